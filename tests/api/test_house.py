@@ -1,42 +1,41 @@
-"""The modules of mpls: what they are called, what they import, and that no imports go in a circle."""
+"""The modules of mpls: what they import, that no imports go in a circle, and what CONTRIBUTING shows of them."""
 
 from __future__ import annotations
 
 import ast
 import graphlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from .source_tree import ROOT, functions_around, modules, parsed
+from .source_tree import ROOT, modules
 
-# Names that several modules have, and what they mean in each.
-SHARED_NAMES = {
-    "graph_rewrite": "the mixed-precision graph rewrite",
-    "optimizer": "the optimizer that a package is for",
-    "policy": "dtype policies",
-    "releases": "in what releases of TensorFlow differ, and how programs ask for them",
-}
+# What others than `upstream` may not import: it knows which release has which part of it.
+PRIVATE = re.compile(r"tensorflow\.(python|compiler|core)\b|(tf_)?keras\.src\b|keras\._tf_keras\b")
 
 
 def imports_of(name: str, tree: ast.Module, known: set[str]) -> Iterator[str]:
-    """Yield the modules of mpls that a module imports when it is loaded; not those for type checkers only."""
+    """Yield the modules of mpls that a module imports, in functions and for type checkers too."""
     for node in ast.walk(tree):
-        if functions_around(node) or is_for_type_checkers(node):
-            continue
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names if each.name in known - {name})
+            yield from {each.name for each in node.names} & known - {name}
         elif isinstance(node, ast.ImportFrom):
             paths = [f"{node.module}.{each.name}" for each in node.names]
             yield from {path if path in known else str(node.module) for path in paths} & known - {name}
 
 
-def is_for_type_checkers(node: ast.AST) -> bool:
-    parent = getattr(node, "parent", None)
-    is_guarded = isinstance(parent, ast.If) and "TYPE_CHECKING" in ast.unparse(parent.test)
-    return is_guarded and node in parent.body  # type: ignore[union-attr]
+def private_imports(tree: ast.Module) -> Iterator[str]:
+    """Yield the private modules of frameworks that a module imports, by statements or by `import_module`."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{each.name}" for each in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [ast.unparse(each).strip("f'") for each in node.args]
+        yield from (name for name in names if PRIVATE.match(name))
 
 
 def layers() -> list[set[str]]:
@@ -55,12 +54,6 @@ def test_contributing_shows_each_part_in_its_layer() -> None:
     assert set(re.findall(r"`(\w+)(?:/|\.py)`", rows)) == set().union(*layers())
 
 
-def test_a_name_of_a_module_has_one_meaning() -> None:
-    files = [path for path in (ROOT / "mpls").rglob("*.py") if path.name != "__init__.py"]
-    counted = Counter(path.stem for path in files)
-    assert {name for name, count in counted.items() if count > 1} == set(SHARED_NAMES)
-
-
 def test_no_imports_go_in_a_circle() -> None:
     known = set(modules())
     graph = {name: set(imports_of(name, tree, known)) for name, tree in modules().items()}
@@ -68,6 +61,21 @@ def test_no_imports_go_in_a_circle() -> None:
     assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(known)
 
 
-@pytest.mark.parametrize("line", ["import mpls.keras", "from mpls import keras", "from mpls.keras import x"])
+def test_private_modules_of_frameworks_are_imported_by_upstream_only() -> None:
+    found = {name: names for name, tree in modules().items() if (names := list(private_imports(tree)))}
+    # The recorder imports nothing of mpls.
+    apart = ("mpls.upstream.", "mpls.tracing.")
+    assert {name: names for name, names in found.items() if not name.startswith(apart)} == {}
+    assert found
+
+
+@pytest.mark.parametrize(
+    "line", ["import mpls.keras", "from mpls import keras", "def f():\n    from mpls.keras import LossScaleOptimizer"]
+)
 def test_an_import_is_seen(line: str) -> None:
-    assert list(imports_of("mpls.v1", parsed(line), {"mpls", "mpls.keras"})) == ["mpls.keras"]
+    assert list(imports_of("mpls.v1", ast.parse(line), {"mpls", "mpls.keras"})) == ["mpls.keras"]
+
+
+@pytest.mark.parametrize("line", ["from keras.src import ops", "f('x', import_module('tensorflow.python.eager'))"])
+def test_a_private_import_is_seen(line: str) -> None:
+    assert len(list(private_imports(ast.parse(line)))) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -48,14 +47,6 @@ def snapshot(optimizer: Any) -> dict[str, str]:
     return {name: repr(value) for name, value in vars(optimizer).items()}
 
 
-def keras_wrapper(family: str) -> Any:
-    return mpls.keras.LossScaleOptimizer(FACTORIES[family](), initial_scale=8.0, dynamic_growth_steps=3)
-
-
-def v1_wrapper() -> Any:
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(FACTORIES["v1"](), mpls.v1.DynamicLossScale(8.0, 3))
-
-
 def combinations(*tables: Any) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = [()]
     for table in tables:
@@ -75,18 +66,6 @@ class ConstructorTest(unittest.TestCase):
         self.assertEqual(snapshot(inner), before)
         self.assertIs(mpls.keras.LossScaleOptimizer(inner).inner_optimizer, inner)
 
-    @parameterized.expand(combinations(["new", "legacy"], BAD_SCALES))
-    def test_experimental(self, label: str, family: str, scale: str) -> None:
-        inner = FACTORIES[family]()
-        before = snapshot(inner)
-        # Nothing is said of a call that comes to nothing: a warning would be an error here.
-        with self.assertRaises((TypeError, ValueError)):
-            mpls.experimental.LossScaleOptimizer(inner, BAD_SCALES[scale])
-        self.assertEqual(snapshot(inner), before)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
-            self.assertIs(mpls.experimental.LossScaleOptimizer(inner, 4.0).inner_optimizer, inner)
-
     @parameterized.expand(combinations(BAD_SCALES))
     def test_v1(self, label: str, scale: str) -> None:
         inner = FACTORIES["v1"]()
@@ -94,16 +73,6 @@ class ConstructorTest(unittest.TestCase):
         with self.assertRaises((TypeError, ValueError)):
             mpls.v1.MixedPrecisionLossScaleOptimizer(inner, BAD_SCALES[scale])
         self.assertEqual(snapshot(inner), before)
-
-    @parameterized.expand(combinations(["new", "legacy"]))
-    def test_an_optimizer_that_is_wrapped_already(self, label: str, family: str) -> None:
-        wrapper = keras_wrapper(family)
-        before = snapshot(wrapper), snapshot(wrapper.inner_optimizer)
-        with self.assertRaises(ValueError):
-            mpls.keras.LossScaleOptimizer(wrapper.inner_optimizer)
-        with self.assertRaises(TypeError):
-            mpls.keras.LossScaleOptimizer(wrapper)
-        self.assertEqual((snapshot(wrapper), snapshot(wrapper.inner_optimizer)), before)
 
     @parameterized.expand(combinations(["new", "legacy", "v1"], BAD_SCALES))
     def test_graph_rewrite(self, label: str, family: str, scale: str) -> None:
@@ -113,53 +82,3 @@ class ConstructorTest(unittest.TestCase):
             mpls.v1.enable_mixed_precision_graph_rewrite(inner, BAD_SCALES[scale])
         self.assertEqual((snapshot(inner), tf.config.optimizer.get_experimental_options()), before)
         self.assertFalse(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
-
-
-class ApplyTest(unittest.TestCase):
-    """Weights, scale and counters have not changed."""
-
-    def check(self, optimizer: Any, state: Callable[[], Any], expected: type[Exception]) -> None:
-        weight = tf.Variable(1.0)
-        before = state()
-        pairs = [(None, weight), (None, tf.Variable(2.0))]
-        with self.assertRaises(expected):
-            optimizer.apply_gradients(pairs)
-        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        with strategy.scope(), self.assertRaises(expected):
-            optimizer.apply_gradients([(tf.constant(1.0), weight)])
-        self.assertEqual(state(), before)
-        self.assertEqual(float(weight), 1.0)
-
-    @parameterized.expand(combinations(["new", "legacy"]))
-    def test_keras(self, label: str, family: str) -> None:
-        optimizer = keras_wrapper(family)
-
-        def state() -> list[float]:
-            return [float(optimizer.loss_scale), int(optimizer.dynamic_counter), int(optimizer.iterations)]
-
-        self.check(optimizer, state, ValueError)
-
-    def test_v1(self) -> None:
-        optimizer = v1_wrapper()
-        scale = optimizer._loss_scale
-        self.check(optimizer, lambda: [float(scale()), int(scale._num_good_steps)], ValueError)
-
-    @parameterized.expand(
-        combinations(
-            ["new", "legacy"],
-            [
-                "loss_scale",
-                "dynamic",
-                "initial_scale",
-                "dynamic_growth_steps",
-                "dynamic_counter",
-                "inner_optimizer",
-            ],
-        )
-    )
-    def test_read_only_properties(self, label: str, family: str, name: str) -> None:
-        optimizer = keras_wrapper(family)
-        before = repr(getattr(optimizer, name))
-        with self.assertRaises(AttributeError):
-            setattr(optimizer, name, 5)
-        self.assertEqual(repr(getattr(optimizer, name)), before)

@@ -1,216 +1,52 @@
-"""What mpls puts in the place of TensorFlow's own is there while something needs it, and no longer."""
+"""What mpls puts in the place of others' attributes is there while something needs it, and goes without a trace."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import gc
+import importlib
+import itertools
+import os
 import pathlib
 import pickle
-import tempfile
+import sys
 import threading
 import types
-import unittest
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import keras
 import pytest
 import tensorflow as tf
 import tf_keras
-from parameterized import parameterized
-from tensorflow.python.checkpoint.checkpoint import TrackableSaver
 
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+
+# What other tests of the process have left behind is put back by these alone.
 from mpls.core import state_checks
-from mpls.errors import SavedStateError
+from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
 from mpls.experimental import compiling
-from mpls.patches import ABSENT, Layer, WhileNeeded
 from mpls.upstream import trackables
-from mpls.upstream.keras_packages import compile_hooks
 
 v1 = tf.compat.v1
-
-
-def doubled(layer: Layer) -> Any:
-    def ours(number: int) -> int:
-        return 2 * layer.original(number) if layer.is_on else layer.original(number)
-
-    return ours
-
-
-def owner_of(kind: str) -> tuple[Any, Any]:
-    """Return a class or a module with a function, and that function."""
-
-    def own(number: int) -> int:
-        return number + 1
-
-    owner: Any = types.ModuleType("owner") if kind == "module" else type("Owner", (), {})
-    owner.function = own
-    return owner, own
-
-
-KINDS = [("class", "class"), ("module", "module")]
-
-
-class LayerTest(unittest.TestCase):
-    @parameterized.expand(KINDS)
-    @pytest.mark.default_run("one case")
-    def test_there_and_back(self, name: str, kind: str) -> None:
-        owner, own = owner_of(kind)
-        for _ in range(3):
-            layer = Layer(owner, "function", doubled)
-            self.assertEqual(owner.function(1), 4)
-            layer.take_away()
-            self.assertIs(vars(owner)["function"], own)
-
-    @parameterized.expand(KINDS)
-    def test_where_there_was_none(self, name: str, kind: str) -> None:
-        owner, _ = owner_of(kind)
-        layer = Layer(owner, "other", lambda layer: lambda: layer.original)
-        self.assertIs(owner.other(), ABSENT)
-        layer.take_away()
-        self.assertNotIn("other", vars(owner))
-
-    @parameterized.expand(KINDS)
-    def test_what_others_put_over_it_stays(self, name: str, kind: str) -> None:
-        owner, own = owner_of(kind)
-        layer = Layer(owner, "function", doubled)
-        ours = owner.function
-
-        # Copies the attributes of what it wraps.
-        @functools.wraps(ours)
-        def theirs(number: int) -> int:
-            return 10 * ours(number)
-
-        owner.function = theirs
-        self.assertEqual(owner.function(1), 40)
-        layer.take_away()
-        self.assertIs(vars(owner)["function"], theirs)
-        self.assertEqual(owner.function(1), 20)
-        for _ in range(3):
-            layer = Layer(owner, "function", doubled)
-            self.assertEqual(owner.function(1), 40)
-            layer.take_away()
-            self.assertIs(vars(owner)["function"], theirs)
-        # They go, and put back what they had found: ours, which does nothing, and goes with the next.
-        owner.function = ours
-        self.assertEqual(owner.function(1), 2)
-        layer = Layer(owner, "function", doubled)
-        self.assertEqual(owner.function(1), 4)
-        layer.take_away()
-        self.assertIs(vars(owner)["function"], own)
-
-    def test_what_others_have_taken_away_comes_back_when_it_is_needed(self) -> None:
-        owner, own = owner_of("class")
-        needed = WhileNeeded(lambda: [(owner, "function", doubled)])
-        with mock.patch.object(owner, "function", own):
-            first = Thing()
-            needed.hold_for(first)
-            self.assertEqual(owner.function(1), 4)
-        self.assertIs(owner.function, own)
-        second = Thing()
-        needed.hold_for(second)
-        self.assertEqual(owner.function(1), 4)
-        del first, second
-        self.assertIs(owner.function, own)
-
-
-class Thing:
-    pass
-
-
-class WhileNeededTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.owner, self.own = owner_of("class")
-        self.needed = WhileNeeded(lambda: [(self.owner, "function", doubled)])
-
-    def test_until_the_last_is_gone(self) -> None:
-        things = [Thing() for _ in range(3)]
-        for thing in things * 2:
-            self.needed.hold_for(thing)
-        ours = self.owner.function
-        del thing
-        while things:
-            self.assertIs(self.owner.function, ours)
-            things.pop()
-        self.assertIs(self.owner.function, self.own)
-
-    def test_undone_whatever_lives(self) -> None:
-        first, second = Thing(), Thing()
-        self.needed.hold_for(first)
-        self.needed.undo()
-        self.assertIs(self.owner.function, self.own)
-        self.needed.hold_for(second)
-        del first
-        self.assertEqual(self.owner.function(1), 4)
-        self.needed.hold_for(second)
-        del second
-        self.assertIs(self.owner.function, self.own)
-
-    def test_what_is_loaded_later(self) -> None:
-        """An object that is used again replaces what has been loaded since, and what other code restored."""
-        others, other = owner_of("module")
-        targets = [(self.owner, "function", doubled)]
-        needed, thing = WhileNeeded(lambda: targets), Thing()
-        needed.hold_for(thing)
-        targets.append((others, "function", doubled))
-        self.owner.function = self.own
-        needed.hold_for(thing)
-        self.assertEqual((self.owner.function(1), others.function(1)), (4, 4))
-        del thing
-        self.assertEqual((self.owner.function, others.function), (self.own, other))
-
-    def test_an_object_that_goes_while_it_is_being_put(self) -> None:
-        """Garbage is collected at any moment, in the thread that is at work too."""
-        doomed = [Thing()]
-
-        def targets() -> Any:
-            doomed.clear()
-            return [(self.owner, "function", doubled)]
-
-        self.needed = WhileNeeded(targets)
-        self.needed.hold_for(doomed[0])
-        self.assertIs(self.owner.function, self.own)
-        thing = Thing()
-        self.needed.hold_for(thing)
-        self.assertEqual(self.owner.function(1), 4)
-
-    def test_many_threads(self) -> None:
-        wrong: list[int] = []
-        start = threading.Barrier(8)
-
-        def work() -> None:
-            start.wait()
-            for _ in range(400):
-                thing = Thing()
-                thing.itself = thing  # type: ignore[attr-defined]
-                self.needed.hold_for(thing)
-                if self.owner.function(1) != 4:
-                    wrong.append(self.owner.function(1))
-                del thing
-                if not _ % 50:
-                    gc.collect()
-
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        gc.collect()
-        self.assertEqual(wrong, [])
-        self.assertIs(self.owner.function, self.own)
-
-
-PATCHED = [(TrackableSaver, "restore"), (v1.train.Saver, "_build"), (v1.train.Saver, "restore"), *compile_hooks()]
-
-
-def methods() -> list[Any]:
-    gc.collect()
-    return [vars(owner)[name] for owner, name in PATCHED]
+Undo = Callable[[], None]
+Place = tuple[Any, str]
+ABSENT: Any = object()
+TrackableSaver = importlib.import_module("tensorflow.python.checkpoint.checkpoint").TrackableSaver
+EXPERIMENTAL, NATIVE = (
+    getattr(each, "_tfmw_wrapped_module", each) for each in (v1.train.experimental, v1.mixed_precision)
+)
+# Methods that are replaced while objects live that need it.
+RESTORE, SAVERS = (TrackableSaver, "restore"), [(v1.train.Saver, "restore"), (v1.train.Saver, "_build")]
+COMPILE = [
+    (tf_keras.Model, "_get_optimizer"),
+    (next(owner for owner in keras.Model.__mro__ if "compile" in vars(owner)), "compile"),
+]
+Ours: Any = mpls.keras.LossScaleOptimizer
 
 
 class OwnScale(mpls.v1.LossScale):
@@ -234,163 +70,222 @@ def graph_with_wrapper(loss_scale: Any = "dynamic") -> Any:
 
 
 def as_of_2_3(optimizer: Any) -> Any:
-    with mpls.install("2.3"), pytest.warns(mpls.errors.MplsDeprecationWarning):
+    with mpls.install("2.3"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", MplsDeprecationWarning)
         return mpls.experimental.LossScaleOptimizer(optimizer, v1.mixed_precision.DynamicLossScale())
 
 
-def used(optimizer: Any, framework: Any) -> Any:
-    model = framework.Sequential([framework.layers.Dense(1)])
-    model.compile(optimizer, "mse")
-    model.train_on_batch(tf.ones([1, 1]), tf.ones([1, 1]))
-    return model
+def current(place: Place) -> Any:
+    owner, name = place
+    return vars(owner).get(name, ABSENT)
 
 
-ATTACHED, SAVERS, COMPILE = {0}, {0, 1, 2}, {0, 3, 4, 5}
-Ours: Any = mpls.keras.LossScaleOptimizer
-# How an object is made, and which of the methods are patched while it lives.
-MAKERS: list[tuple[str, Callable[[], Any], set[int]]] = [
-    ("dynamic", mpls.v1.DynamicLossScale, ATTACHED),
-    ("fixed", lambda: mpls.v1.FixedLossScale(8), ATTACHED),
-    ("of_a_users_class", OwnScale, ATTACHED),
-    ("copied", lambda: copy.deepcopy(mpls.v1.DynamicLossScale()), ATTACHED),
-    ("pickled", lambda: pickle.loads(pickle.dumps(mpls.v1.FixedLossScale(8))), ATTACHED),
-    ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic"), ATTACHED),
+def held(make: Callable[[], Any]) -> Callable[[], Undo]:
+    return lambda: [make()].clear
+
+
+def installed(**settings: Any) -> Callable[[], Undo]:
+    def apply() -> Undo:
+        block = mpls.install(**settings).__enter__()
+        return lambda: block.__exit__(None, None, None)
+
+    return apply
+
+
+def rewriting() -> Undo:
+    block = mpls.install().__enter__()
+    mpls.v1.enable_mixed_precision_graph_rewrite(v1.train.GradientDescentOptimizer(0.5))
+    return lambda: block.__exit__(None, None, None)
+
+
+# Each change: what makes it, and returns what undoes it; and the places that it changes.
+CHANGES: dict[str, tuple[Callable[[], Undo], list[Place]]] = {
+    "names": (installed(), [(EXPERIMENTAL, "__getattr__"), (EXPERIMENTAL, "__dir__"), (sys, "excepthook")]),
+    "taken names": (installed(replace_existing=True, contrib=True), [(NATIVE, "__dir__")]),
+    "as of": (installed(as_of="2.3"), [(EXPERIMENTAL, "__getattr__"), (threading, "excepthook")]),
+    "restore": (held(mpls.v1.DynamicLossScale), [RESTORE]),
+    "savers": (held(graph_with_wrapper), [RESTORE, *SAVERS]),
+    "compile": (held(lambda: mpls.experimental.Policy("mixed_float16")), [RESTORE, *COMPILE]),
+    "rewrite": (rewriting, []),
+}
+PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
+ALL_PLACES = [place for _, places in CHANGES.values() for place in places]
+# How an object is made, and which places are changed while it lives.
+MAKERS: list[tuple[str, Callable[[], Any], list[Place]]] = [
+    ("fixed", lambda: mpls.v1.FixedLossScale(8), [RESTORE]),
+    ("of_a_users_class", OwnScale, [RESTORE]),
+    ("copied", lambda: copy.deepcopy(mpls.v1.DynamicLossScale()), [RESTORE]),
+    ("pickled", lambda: pickle.loads(pickle.dumps(mpls.v1.FixedLossScale(8))), [RESTORE]),
+    ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic"), [RESTORE]),
     (
         "v1_with_a_scale_of_tensorflow",
         lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(
             v1.train.AdamOptimizer(), v1.mixed_precision.DynamicLossScale()
         ),
-        ATTACHED,
+        [RESTORE],
     ),
-    ("legacy", lambda: Ours(tf_keras.optimizers.legacy.Adam()), ATTACHED),
-    ("legacy_of_2_3", lambda: as_of_2_3(tf_keras.optimizers.legacy.Adam()), ATTACHED),
-    ("keras3_of_2_3", lambda: as_of_2_3(keras.optimizers.Adam()), ATTACHED),
-    ("new_fixed", lambda: Ours(tf_keras.optimizers.Adam(), dynamic=False, initial_scale=8), ATTACHED),
-    ("legacy_copied", lambda: copy.deepcopy(Ours(tf_keras.optimizers.legacy.Adam())), ATTACHED),
-    ("keras3", lambda: Ours(keras.optimizers.Adam()), ATTACHED),
-    ("graph", graph_with_wrapper, SAVERS),
-    ("graph_fixed", lambda: graph_with_wrapper(8), SAVERS),
-    ("policy", lambda: mpls.experimental.Policy("mixed_float16"), COMPILE),
-    ("policy_without_scale", lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE - {0}),
-    ("plain_policy", lambda: mpls.keras.Policy("mixed_float16"), set()),
+    ("legacy", lambda: Ours(tf_keras.optimizers.legacy.Adam()), [RESTORE]),
+    ("legacy_of_2_3", lambda: as_of_2_3(tf_keras.optimizers.legacy.Adam()), [RESTORE]),
+    ("keras3_of_2_3", lambda: as_of_2_3(keras.optimizers.Adam()), [RESTORE]),
+    ("new_fixed", lambda: Ours(tf_keras.optimizers.Adam(), dynamic=False, initial_scale=8), [RESTORE]),
+    ("legacy_copied", lambda: copy.deepcopy(Ours(tf_keras.optimizers.legacy.Adam())), [RESTORE]),
+    ("keras3", lambda: Ours(keras.optimizers.Adam()), [RESTORE]),
+    ("graph_fixed", lambda: graph_with_wrapper(8), [RESTORE, *SAVERS]),
+    ("policy_without_scale", lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE),
+    ("plain_policy", lambda: mpls.keras.Policy("mixed_float16"), []),
 ]
 
 
-class LifetimeTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        # What other tests have left behind counts no more.
-        for needed in (state_checks._watch, compiling._while_needed, *trackables._saver_hooks.values()):
-            needed.undo()
+def state() -> dict[str, Any]:
+    """Return what stands at every place that a change above has."""
+    gc.collect()
+    found: dict[str, Any] = {f"{place[0]!r}.{place[1]}": current(place) for place in ALL_PLACES}
+    found["class"] = type(NATIVE)
+    found["finders"], found["environment"] = list(sys.meta_path), dict(os.environ)
+    found["rewrite"] = tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled()
+    found["options"] = tf.config.optimizer.get_experimental_options()
+    return found
+
+
+def differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [key for key, value in before.items() if value is not after[key] and value != after[key]]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_else_is_patched() -> Iterator[None]:
+    mpls.uninstall()
+    for needed in (state_checks._watch, compiling._while_needed, *trackables._saver_hooks.values()):
+        needed.undo()
+    # What waits for the other Keras to be loaded stays.
+    Ours(keras.optimizers.SGD()), Ours(tf_keras.optimizers.SGD())
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MplsWarning)
+        yield
+
+
+@pytest.mark.default_run("each value")
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_two_changes_go_in_any_order(first: str, second: str) -> None:
+    for is_first_last in (False, True):
+        before = state()
+        undo = [CHANGES[first][0](), CHANGES[second][0]()]
+        assert differing(before, state())
+        for each in reversed(undo) if is_first_last else undo:
+            each()
+        assert differing(before, state()) == []
+
+
+def of_another_library(place: Place) -> tuple[Any, Undo]:
+    """Put a function of another library at a place, over what is there; return it, and what puts that back."""
+    beneath = current(place)
+
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        if beneath is ABSENT:
+            raise AttributeError(args)
+        return beneath(*args, **kwargs)
+
+    if beneath is not ABSENT:
+        # It copies the attributes of what it wraps, those of ours among them.
+        functools.update_wrapper(theirs, beneath)
+    put(place, theirs)
+    return theirs, lambda: put(place, beneath)
+
+
+def put(place: Place, value: Any) -> None:
+    owner, name = place
+    if isinstance(owner, types.ModuleType):
+        vars(owner).pop(name, None) if value is ABSENT else vars(owner).__setitem__(name, value)
+    else:
+        setattr(owner, name, value)
+
+
+@pytest.mark.default_run("each value")
+@pytest.mark.parametrize(("first", "second"), [pair for pair in PAIRS if CHANGES[pair[0]][1]])
+def test_what_another_library_has_put_there_stays(first: str, second: str) -> None:
+    for is_first_last in (False, True):
+        before = state()
+        undo = [CHANGES[first][0]()]
+        theirs = [(place, *of_another_library(place)) for place in CHANGES[first][1]]
+        undo.append(CHANGES[second][0]())
+        for each in reversed(undo) if is_first_last else undo:
+            each()
         gc.collect()
-        self.before = methods()
+        for place, value, _ in theirs:
+            assert current(place) is value
+        for _, _, put_back in theirs:
+            put_back()
+        # They have put back what stood there when they came, which is ours and does nothing; it goes with the next.
+        CHANGES[first][0]()()
+        assert differing(before, state()) == []
 
-    def patched(self) -> set[int]:
-        return {number for number, method in enumerate(methods()) if method is not self.before[number]}
 
-    @parameterized.expand(MAKERS)
-    @pytest.mark.default_run("each value")
-    def test_it_is_patched_while_the_object_lives(self, name: str, make: Callable[[], Any], expected: set[int]) -> None:
-        for _ in range(2):
-            objects = [make(), make()]
-            self.assertEqual(self.patched(), expected)
-            objects.pop()
-            self.assertEqual(self.patched(), expected)
-            objects.pop()
-            self.assertEqual(self.patched(), set())
-
-    def test_a_copy_that_outlives_the_original(self) -> None:
-        original = mpls.v1.DynamicLossScale()
-        copied = copy.copy(original)
-        del original
-        self.assertEqual(self.patched(), ATTACHED, copied)
-        del copied
-        self.assertEqual(self.patched(), set())
-
-    @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
-    @pytest.mark.matrix
-    def test_models_that_have_trained(self, name: str, framework: Any) -> None:
-        model = used(Ours(framework.optimizers.SGD()), framework)
-        self.assertEqual(self.patched(), ATTACHED)
-        del model
-        framework.backend.clear_session()
-        self.assertEqual(self.patched(), set())
-
-    @pytest.mark.matrix
-    def test_others_patches_stay_and_ours_beneath_pass_on(self) -> None:
-        graph = graph_with_wrapper()
-        for number, (owner, name) in enumerate(PATCHED[:3]):
-            # It ends by putting ours back, which does nothing by then, and stays until something is patched again.
-            self.addCleanup(setattr, owner, name, self.before[number])
-            beneath = vars(owner)[name]
-
-            def theirs(*args: Any, _beneath: Any = beneath, **kwargs: Any) -> Any:
-                return _beneath(*args, **kwargs)
-
-            patch = mock.patch.object(owner, name, theirs)
-            patch.start()
-            self.addCleanup(patch.stop)
-        theirs_there = methods()
-        del graph
-        self.assertEqual(methods(), theirs_there)
-        with (
-            tf.Graph().as_default(),
-            v1.Session() as session,
-            mock.patch("mpls.core.savers._feeds_for") as asked,
-        ):
-            v1.get_variable("weight", initializer=1.0)
-            session.run(v1.global_variables_initializer())
-            saver = v1.train.Saver()
-            path = saver.save(session, str(self.folder / "model"))
-            saver.restore(session, path)
-        asked.assert_not_called()
-        # And once more over theirs.
-        graph = graph_with_wrapper()
-        self.assertEqual(self.patched(), {0, 1, 2})
-        del graph
-        self.assertEqual(methods(), theirs_there)
-
-    def test_it_works_as_long_as_it_is_needed(self) -> None:
-        scale = mpls.v1.DynamicLossScale(8)
-        scale._current_loss_scale.assign(float("nan"))
-        root = tf.Variable(1.0)
-        path = tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=scale).save(str(self.folder / "ckpt"))
-        del scale
+@pytest.mark.default_run("each value")
+@pytest.mark.parametrize(("name", "make", "places"), MAKERS)
+def test_it_is_there_while_the_object_lives(name: str, make: Callable[[], Any], places: list[Place]) -> None:
+    def changed() -> list[Place]:
         gc.collect()
-        for _ in range(2):
-            root.assign(2.0)
-            fresh = mpls.v1.DynamicLossScale(8)
-            with self.assertRaises(SavedStateError):
-                tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=fresh).restore(path)
-            self.assertEqual(float(root), 2.0)
-            del fresh
-            gc.collect()
+        return [place for place in [RESTORE, *SAVERS, *COMPILE] if current(place) is not before[place]]
 
-    @pytest.mark.matrix
-    def test_threads_that_make_and_drop(self) -> None:
-        wrong: list[Any] = []
-
-        def work() -> None:
-            for _ in range(30):
-                scale = mpls.v1.FixedLossScale(8)
-                if vars(TrackableSaver)["restore"] is self.before[0]:
-                    wrong.append(scale)
-                graph = graph_with_wrapper() if not _ % 10 else None
-                if graph is not None and vars(v1.train.Saver)["restore"] is self.before[2]:
-                    wrong.append(graph)
-                del scale, graph
-
-        threads = [threading.Thread(target=work) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(wrong, [])
-        self.assertEqual(self.patched(), set())
-        self.assertEqual(state_checks._watch._count, 0)
+    before = {place: current(place) for place in ALL_PLACES}
+    objects = [make(), make()]
+    assert changed() == places
+    objects.pop()
+    assert changed() == places
+    objects.pop()
+    assert changed() == []
 
 
-if __name__ == "__main__":
-    unittest.main()
+@pytest.mark.parametrize("framework", [tf_keras, keras])
+@pytest.mark.matrix
+def test_models_that_have_trained(framework: Any) -> None:
+    before = current(RESTORE)
+    model = framework.Sequential([framework.layers.Dense(1)])
+    model.compile(Ours(framework.optimizers.SGD()), "mse")
+    model.train_on_batch(tf.ones([1, 1]), tf.ones([1, 1]))
+    assert current(RESTORE) is not before
+    del model
+    framework.backend.clear_session()
+    gc.collect()
+    assert current(RESTORE) is before
+
+
+def test_it_works_as_long_as_it_is_needed(tmp_path: pathlib.Path) -> None:
+    scale = mpls.v1.DynamicLossScale(8)
+    scale._current_loss_scale.assign(float("nan"))
+    root = tf.Variable(1.0)
+    path = tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=scale).save(str(tmp_path / "ckpt"))
+    del scale
+    gc.collect()
+    for _ in range(2):
+        root.assign(2.0)
+        fresh = mpls.v1.DynamicLossScale(8)
+        with pytest.raises(SavedStateError):
+            tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=fresh).restore(path)
+        assert float(root) == 2.0
+        del fresh
+        gc.collect()
+
+
+@pytest.mark.matrix
+def test_threads_that_make_and_drop() -> None:
+    before, wrong = {place: current(place) for place in ALL_PLACES}, []
+
+    def work() -> None:
+        for number in range(30):
+            scale = mpls.v1.FixedLossScale(8)
+            if current(RESTORE) is before[RESTORE]:
+                wrong.append(scale)
+            graph = graph_with_wrapper() if not number % 10 else None
+            if graph is not None and current(SAVERS[0]) is before[SAVERS[0]]:
+                wrong.append(graph)
+            del scale, graph
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert wrong == []
+    assert [place for place in ALL_PLACES if current(place) is not before[place]] == []

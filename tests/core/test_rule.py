@@ -1,9 +1,8 @@
-"""The update rule: the published table, corners, and a great many random runs against an independent model."""
+"""The update rule: the published table and corners of `DynamicLossScale`, and random runs beside a model."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import unittest
 from collections.abc import Callable, Iterator
@@ -12,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameterized import parameterized
 
-from mpls.core import dynamic
-from mpls.core.fast import select
-from mpls.core.rule import FLOAT32_MAX, ScaleState, UpdateRule, next_state
+from mpls.v1 import DynamicLossScale
 
+v1 = tf.compat.v1
 INF, NAN = math.inf, math.nan
 MAX = float(np.finfo(np.float32).max)
 MODES = ("eager", "function", "jit_compile", "graph")
@@ -57,321 +55,138 @@ TABLE = [
     ("restored_0_recovers", 3, 2.0, 0.0, 0, False, 1.0, 0),
     ("restored_negative_recovers", 3, 2.0, -8.0, 0, False, 1.0, 0),
 ]
-
 # Multipliers whose products are rounded in float32: value of the scale after one growth, by NumPy.
 ROUNDED = [(1.3, 1.5), (1.3, 3.0e38), (1.0000001, 3.0), (1.0000001, MAX), (1.7, 12345.678)]
 
 
-def float32_model(scale: Any, good_steps: Any, finite: Any, period: Any, multiplier: Any) -> tuple[Any, Any]:
-    """The published rule over NumPy arrays, written from its description and not from mpls."""
+def float32_model(scale: Any, good_steps: int, finite: bool, period: int, multiplier: float) -> tuple[Any, int]:
+    """The published rule, written from its description and not from mpls."""
     scale, multiplier = np.float32(scale), np.float32(multiplier)
     with np.errstate(over="ignore"):
         product, quotient = scale * multiplier, scale / multiplier
-    due = np.asarray(good_steps) + 1 >= period
-    larger = np.where(np.isfinite(product), product, scale)
-    scale_if_finite = np.where(due, larger, scale)
-    steps_if_finite = np.where(due, 0, np.asarray(good_steps) + 1)
-    smaller = np.maximum(quotient, np.float32(1))
-    return np.where(finite, scale_if_finite, smaller), np.where(finite, steps_if_finite, 0)
-
-
-class TableTest(unittest.TestCase):
-    """Each row of the table, with every kind of number."""
-
-    @parameterized.expand(TABLE)
-    def test_python_floats(
-        self, name: str, period: int, multiplier: float, scale: float, good: int, finite: bool, *after: float
-    ) -> None:
-        state = next_state(ScaleState(scale, good), finite, UpdateRule(period, multiplier))
-        self.assertEqual(state[:2], after)
-
-    @parameterized.expand(TABLE)
-    def test_tensors(
-        self, name: str, period: int, multiplier: float, scale: float, good: int, finite: bool, *after: float
-    ) -> None:
-        before = ScaleState(tf.constant(scale), tf.constant(good, tf.int64))
-        state = next_state(before, tf.constant(finite), UpdateRule(period, multiplier), select)
-        self.assertEqual((state.scale.dtype, state.good_steps.dtype), (tf.float32, tf.int64))
-        self.assertEqual((float(state.scale), int(state.good_steps)), after)
-
-    @parameterized.expand(TABLE)
-    def test_state_of_a_loss_scale(
-        self, name: str, period: int, multiplier: float, scale: float, good: int, finite: bool, *after: float
-    ) -> None:
-        loss_scale = dynamic.DynamicLossScale(8, period, multiplier)
-        loss_scale._current_loss_scale.assign(scale)
-        loss_scale._num_good_steps.assign(good)
-        _, should_apply = loss_scale.update([tf.constant(1.0 if finite else INF)])
-        self.assertEqual(bool(should_apply), finite)
-        self.assertEqual((float(loss_scale()), int(loss_scale._num_good_steps)), after)
-
-    @parameterized.expand(ROUNDED)
-    def test_products_are_rounded_as_in_float32(self, multiplier: float, scale: float) -> None:
-        for finite in (True, False):
-            expected, _ = float32_model(scale, 0, finite, 1, multiplier)
-            state = next_state(
-                ScaleState(tf.constant(scale), tf.constant(0, tf.int64)),
-                tf.constant(finite),
-                UpdateRule(1, multiplier),
-                select,
-            )
-            self.assertEqual(np.float32(state.scale), expected)
-
-    def test_other_bounds(self) -> None:
-        rule = UpdateRule(1, 2.0, min_scale=0.25, max_scale=8.0)
-        self.assertEqual(next_state(ScaleState(8.0, 0), True, rule)[:2], (8.0, 0))
-        self.assertEqual(next_state(ScaleState(4.0, 0), True, rule)[:2], (8.0, 0))
-        self.assertEqual(next_state(ScaleState(0.5, 0), False, rule)[:2], (0.25, 0))
-        self.assertEqual(next_state(ScaleState(0.25, 0), False, rule)[:2], (0.25, 0))
-        self.assertEqual(next_state(ScaleState(INF, 0), False, rule)[:2], (8.0, 0))
-
-    @parameterized.expand([(kind,) for kind in ("floats", "constants", "tensors")])
-    def test_growth_that_leaves_float32_stops_at_a_ceiling(self, kind: str) -> None:
-        for ceiling, after in ((2.0**127, 2.0**127), (MAX, 2.0**126)):
-            with self.subTest(ceiling):
-                self.assertEqual(self._step(kind, 2.0**126, True, UpdateRule(1, 8.0, max_scale=ceiling)), (after, 0))
-
-    @parameterized.expand([(kind,) for kind in ("floats", "constants", "tensors")])
-    def test_a_step_moves_a_scale_between_given_bounds(self, kind: str) -> None:
-        for bounds, scale, after in (
-            ({"max_scale": 8.0}, 64.0, 8.0),
-            ({"min_scale": 256.0}, 64.0, 256.0),
-            ({"min_scale": 0.5}, 0.25, 0.5),
-            ({"min_scale": 0.5, "max_scale": 8.0}, 4.0, 4.0),
-            ({"max_scale": 8.0}, 0.5, 0.5),
-            ({}, 0.5, 0.5),
-        ):
-            with self.subTest(bounds, scale=scale):
-                rule = UpdateRule(3, 2.0, **bounds)
-                self.assertEqual(self._step(kind, scale, True, rule), (after, 1))
-
-    def _step(self, kind: str, scale: float, finite: bool, rule: UpdateRule) -> tuple[float, int]:
-        if kind == "floats":
-            return next_state(ScaleState(scale, 0), finite, rule)[:2]
-        if kind == "tensors":
-            bounds = {"min_scale": tf.constant(rule.min_scale), "max_scale": tf.constant(rule.max_scale)}
-            rule = dataclasses.replace(rule, **bounds)
-        after = next_state(ScaleState(tf.constant(scale), tf.constant(0, tf.int64)), finite, rule, select)
-        return float(after.scale), int(after.good_steps)
-
-    def test_defaults_are_those_of_the_originals(self) -> None:
-        self.assertEqual(dataclasses.astuple(UpdateRule()), (2000, 2.0, 1.0, MAX, None, 1, False))
-        self.assertEqual(FLOAT32_MAX, MAX)
-
-    def test_neither_rule_nor_state_can_be_changed(self) -> None:
-        with self.assertRaises(dataclasses.FrozenInstanceError):
-            UpdateRule().growth_steps = 1  # type: ignore[misc]
-        with self.assertRaises(AttributeError):
-            ScaleState(1.0, 0).scale = 2.0  # type: ignore[misc]
-
-    def test_there_is_no_branch(self) -> None:
-        """A select that counts its calls sees the same number of them on every path."""
-
-        def calls(scale: float, good: int, finite: Any) -> int:
-            count = 0
-
-            def select(condition: bool, if_true: Any, if_false: Any) -> Any:
-                nonlocal count
-                count += 1
-                return if_true if condition else if_false
-
-            next_state(ScaleState(scale, good), finite, UpdateRule(2), select)
-            return count
-
-        cases = [(s, g) for s in (0.5, 8.0, MAX, INF) for g in (0, 5)]
-        unknown, finite, non_finite = (
-            {calls(*case, each) for case in cases for each in kind}
-            for kind in ([np.bool_(True), np.bool_(False)], [True], [False])
-        )
-        self.assertEqual((len(unknown), len(finite), len(non_finite)), (1, 1, 1))
-        # What is known not to be needed is not computed.
-        self.assertGreater(min(unknown), max(finite | non_finite))
-
-
-POWERS = st.integers(0, 127).map(lambda power: 2.0**power)
-SCALES = st.one_of(POWERS, st.floats(1, MAX, width=32))
-MULTIPLIERS = st.one_of(
-    st.sampled_from([1.0, 1.3, 2.0, 4.0, 10.0, 1.0000001]), st.floats(1, 1e6, width=32), st.just(MAX)
-)
-PERIODS = st.integers(-2, 7)
-# Mostly finite, so that the scale climbs as well.
-STEPS = st.lists(st.sampled_from([True, True, True, False]), max_size=150)
-
-
-def check_float32_run(scale: float, period: int, multiplier: float, steps: list[bool]) -> None:
-    """Drive the rule with np.float32 numbers beside the model; check what must always hold."""
-    rule = UpdateRule(period, np.float32(multiplier), np.float32(1), np.float32(MAX))
-    state = ScaleState(np.float32(scale), 0)
-    model: tuple[Any, Any] = (np.float32(scale), 0)
-    is_power = math.frexp(scale)[0] == 0.5 and math.frexp(multiplier)[0] == 0.5
-    with np.errstate(over="ignore"):
-        for finite in steps:
-            before = state
-            state = next_state(state, finite, rule)
-            model = float32_model(*model, finite, period, multiplier)
-            assert state[:2] == model
-            assert isinstance(state.scale, np.float32)
-            assert np.isfinite(state.scale)
-            assert 1 <= state.scale <= MAX
-            assert 0 <= state.good_steps < max(period, 1)
-            assert state.scale >= before.scale if finite else state.scale <= before.scale
-            assert not is_power or math.frexp(state.scale)[0] == 0.5
-
-
-class PropertyTest(unittest.TestCase):
-    """Random settings and random steps."""
-
-    @settings(max_examples=150, deadline=None)
-    @given(scale=SCALES, period=PERIODS, multiplier=MULTIPLIERS, steps=STEPS)
-    def test_float32_numbers(self, scale: float, period: int, multiplier: float, steps: list[bool]) -> None:
-        check_float32_run(scale, period, multiplier, steps)
-
-    @pytest.mark.long
-    @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(
-        scale=SCALES,
-        period=PERIODS,
-        multiplier=MULTIPLIERS,
-        steps=st.lists(st.sampled_from([True, True, True, False]), min_size=100, max_size=150),
-    )
-    def test_float32_numbers_a_million_times(
-        self, scale: float, period: int, multiplier: float, steps: list[bool]
-    ) -> None:
-        check_float32_run(scale, period, multiplier, steps)
-
-    @settings(max_examples=150, deadline=None)
-    @given(power=st.integers(0, 127), period=PERIODS, log_multiplier=st.integers(0, 20), steps=STEPS)
-    def test_python_floats_of_powers_of_two(
-        self, power: int, period: int, log_multiplier: int, steps: list[bool]
-    ) -> None:
-        """Powers of two are exact in every kind of number: a model of integer exponents is enough."""
-        state, good, rule = ScaleState(2.0**power, 0), 0, UpdateRule(period, 2.0**log_multiplier)
-        for finite in steps:
-            state = next_state(state, finite, rule)
-            good = good + 1 if finite else 0
-            if not finite:
-                power = max(power - log_multiplier, 0)
-            elif good >= period:
-                power, good = power + log_multiplier * (power + log_multiplier <= 127), 0
-            assert state[:2] == (2.0**power, good)
-
-    @settings(max_examples=100, deadline=None)
-    @given(
-        scale=st.one_of(st.floats(width=32), SCALES),
-        good=st.integers(-5, 10),
-        period=PERIODS,
-        multiplier=st.floats(1.0009765625, 1e6, width=32),
-        steps=STEPS,
-    )
-    def test_whatever_was_restored_one_overflow_brings_it_back_in_range(
-        self, scale: float, good: int, period: int, multiplier: float, steps: list[bool]
-    ) -> None:
-        state, rule = ScaleState(scale, good), UpdateRule(period, multiplier)
-        for finite in (False, *steps):
-            state = next_state(state, finite, rule)
-            assert 1 <= state.scale <= MAX
-            assert 0 <= state.good_steps < max(period, 1)
-
-    def test_a_broken_rule_is_found(self) -> None:
-        """What the properties are worth: each planted fault fails them."""
-        faults: dict[str, Callable[[ScaleState, ScaleState], ScaleState]] = {
-            "counts one too many": lambda _, after: after._replace(good_steps=after.good_steps + 1),
-            "loses the floor": lambda before, after: (
-                after._replace(scale=before.scale / np.float32(2)) if after.scale < before.scale else after
-            ),
-            "halves too little": lambda before, after: (
-                after._replace(scale=before.scale) if after.scale < before.scale else after
-            ),
-        }
-        right = next_state
-        for name, fault in faults.items():
-            with self.subTest(name), pytest.MonkeyPatch.context() as patch:
-
-                def broken(state: ScaleState, *args: Any, fault: Any = fault) -> ScaleState:
-                    return fault(state, right(state, *args))
-
-                patch.setitem(check_float32_run.__globals__, "next_state", broken)
-                with self.assertRaises(AssertionError):
-                    check_float32_run(3.0, 2, 2.0, [True, False, False, False])
-
-
-class ManyRunsAtOnce(unittest.TestCase):
-    """The rule works elementwise too, so that arrays of runs go through the very same lines."""
-
-    def random_runs(self, runs: int, steps: int) -> tuple[Any, ...]:
-        rng = np.random.default_rng(0)
-        scale = np.float32(2.0 ** rng.uniform(0, 127, runs))
-        scale[::2] = 2.0 ** rng.integers(0, 127, len(scale[::2]))
-        multiplier = rng.choice(np.float32([1.0, 1.0000001, 1.3, 2.0, 2.0, 4.0, 10.0]), runs)
-        period = rng.integers(-1, 6, runs)
-        # Streaks of either kind, so that both bounds are reached.
-        finite = rng.random((steps, runs)) < rng.choice([0.1, 0.5, 0.9, 1.0], runs)
-        return scale, multiplier, period, finite
-
-    def expected(self, scale: Any, multiplier: Any, period: Any, finite: Any) -> tuple[Any, Any]:
-        good = np.zeros(scale.shape, np.int64)
-        for step in finite:
-            scale, good = float32_model(scale, good, step, period, multiplier)
-        return scale, good
-
-    def drive(self, step: Callable[..., Any], scale: Any, finite: Any) -> tuple[Any, Any]:
-        good = np.zeros(scale.shape, np.int64)
-        for each in finite:
-            scale, good = step(scale, good, each)
-        return np.asarray(scale), np.asarray(good)
-
-    def assert_same(self, result: tuple[Any, Any], expected: tuple[Any, Any]) -> None:
-        np.testing.assert_array_equal(result[0], expected[0])
-        np.testing.assert_array_equal(result[1], expected[1])
-        self.assertGreater(len(np.unique(result[0])), 10)
-
-    def test_a_million_steps_in_numpy(self) -> None:
-        scale, multiplier, period, finite = self.random_runs(2000, 500)
-        rule = UpdateRule(period, multiplier, np.float32(1), np.float32(MAX))
-
-        def step(*state: Any) -> Any:
-            return next_state(ScaleState(*state[:2]), state[2], rule, np.where)[:2]
-
-        with np.errstate(over="ignore"):
-            result = self.drive(step, scale, finite)
-        self.assert_same(result, self.expected(scale, multiplier, period, finite))
-        self.assertEqual(result[0].dtype, np.float32)
-
-    @parameterized.expand([(m, p, x) for m in MODES for p, x in ((1, 2.0), (3, 2.0), (0, 1.0), (2, 1024.0))])
-    @pytest.mark.default_run("one case")
-    def test_tensors_with_powers_of_two(self, mode: str, period: int, multiplier: float) -> None:
-        scale, _, _, finite = self.random_runs(300, 60)
-        expected = self.expected(scale, multiplier, period, finite)
-        with stepping(UpdateRule(period, multiplier), mode, 300) as step:
-            self.assert_same(self.drive(step, scale, finite), expected)
-
-    @parameterized.expand([(m, x) for m in MODES for x in (1.0000001, 1.3, 10.0)])
-    @pytest.mark.default_run("one case")
-    def test_tensors_with_other_multipliers(self, mode: str, multiplier: float) -> None:
-        """One step, to the last bit but one: graphs turn a division by a constant into a product."""
-        scale, _, _, finite = self.random_runs(300, 1)
-        expected = self.expected(scale, multiplier, 1, finite)
-        with stepping(UpdateRule(1, multiplier), mode, 300) as step:
-            result = self.drive(step, scale, finite)
-        np.testing.assert_array_max_ulp(result[0], expected[0], 1)
-        np.testing.assert_array_equal(result[1], expected[1])
-        if mode == "eager":
-            np.testing.assert_array_equal(result[0], expected[0])
+    if not finite:
+        return max(quotient, np.float32(1)), 0
+    if good_steps + 1 < period:
+        return scale, good_steps + 1
+    return product if np.isfinite(product) else scale, 0
 
 
 @contextlib.contextmanager
-def stepping(rule: UpdateRule, mode: str, runs: int) -> Iterator[Callable[..., Any]]:
-    """Yield a function of NumPy arrays that makes one step of all runs, in a mode of TensorFlow."""
+def stepping(mode: str, *arguments: float, **bounds: float) -> Iterator[tuple[Any, Callable[[bool], bool], Any]]:
+    """Yield a loss scale, what takes a step in a mode, and what reads a tensor of its state."""
 
-    def step(scale: Any, good: Any, finite: Any) -> Any:
-        return next_state(ScaleState(scale, good), finite, rule, select)[:2]
+    def update(grad: Any) -> Any:
+        return scale.update([grad])[1]
 
-    dtypes = (tf.float32, tf.int64, tf.bool)
     if mode == "graph":
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            feeds = [tf.compat.v1.placeholder(dtype, [runs]) for dtype in dtypes]
-            yield session.make_callable(step(*feeds), feeds)
+        with tf.Graph().as_default(), v1.Session() as session:
+            scale = DynamicLossScale(*arguments, **bounds)
+            grad = v1.placeholder(tf.float32, [])
+            update_op, should_apply = scale.update([grad])
+            session.run(v1.global_variables_initializer())
+            values = {True: 1.0, False: INF}
+            yield (
+                scale,
+                lambda finite: bool(session.run([should_apply, update_op], {grad: values[finite]})[0]),
+                session.run,
+            )
         return
-    if mode != "eager":
-        step = tf.function(step, jit_compile=mode == "jit_compile")
-    yield lambda *args: step(*map(tf.constant, args, dtypes))
+    scale = DynamicLossScale(*arguments, **bounds)
+    scale()
+    run = update if mode == "eager" else tf.function(update, jit_compile=mode == "jit_compile")
+    yield scale, lambda finite: bool(run(tf.constant(1.0 if finite else INF))), lambda tensor: tensor.numpy()
+
+
+class TableTest(unittest.TestCase):
+    @parameterized.expand([(f"{row[0]}_{mode}", mode, *row[1:]) for row in TABLE for mode in ("eager", "function")])
+    @pytest.mark.default_run("each value", by=lambda name, mode, *row: (mode, row))
+    def test_rows(
+        self,
+        name: str,
+        mode: str,
+        period: int,
+        multiplier: float,
+        before: float,
+        good: int,
+        finite: bool,
+        *after: float,
+    ) -> None:
+        with stepping(mode, 8, period, multiplier) as (scale, step, _):
+            scale._current_loss_scale.assign(before)
+            scale._num_good_steps.assign(good)
+            self.assertEqual(step(finite), finite)
+            self.assertEqual((float(scale()), int(scale._num_good_steps)), after)
+
+    @parameterized.expand(ROUNDED)
+    def test_products_are_rounded_as_in_float32(self, multiplier: float, before: float) -> None:
+        for finite in (True, False):
+            with stepping("eager", before, 1, multiplier) as (scale, step, _):
+                step(finite)
+                self.assertEqual(np.float32(scale()), float32_model(before, 0, finite, 1, multiplier)[0])
+
+    @parameterized.expand([("constants", False), ("variables", True)])
+    def test_a_step_moves_a_scale_between_given_bounds(self, name: str, adjustable: bool) -> None:
+        for bounds, before, finite, after in (
+            ({"max_scale": 8.0}, 64.0, True, 8.0),
+            ({"min_scale": 256.0}, 64.0, True, 256.0),
+            ({"min_scale": 0.5}, 0.25, True, 0.5),
+            ({"min_scale": 0.5, "max_scale": 8.0}, 4.0, True, 4.0),
+            ({"max_scale": 8.0}, 0.5, True, 0.5),
+            ({"min_scale": 0.25, "max_scale": 8.0}, 0.5, False, 0.25),
+            ({"min_scale": 0.25, "max_scale": 8.0}, 0.25, False, 0.25),
+            ({"max_scale": 8.0}, INF, False, 8.0),
+            # Growth that leaves float32, and a ceiling that it may reach.
+            ({"max_scale": 2.0**127, "growth_factor": 8.0, "growth_steps": 1}, 2.0**126, True, 2.0**127),
+            ({"max_scale": MAX, "growth_factor": 8.0, "growth_steps": 1}, 2.0**126, True, 2.0**126),
+        ):
+            options = {key: value for key, value in bounds.items() if key != "growth_steps"}
+            start = min(max(8.0, options.get("min_scale", 1.0)), options.get("max_scale", MAX))
+            period = int(bounds.get("growth_steps", 3))
+            with (
+                self.subTest(bounds, before=before),
+                stepping("function", start, period, adjustable=adjustable, **options) as (scale, step, _),
+            ):
+                scale._current_loss_scale.assign(before)
+                step(finite)
+                self.assertEqual(float(scale()), after)
+
+
+class RunsTest(unittest.TestCase):
+    """Random settings and steps, each run beside the model."""
+
+    def check(self, mode: str, start: float, period: int, multiplier: float, steps: list[bool], ulps: int = 0) -> None:
+        expected, good = np.float32(start), 0
+        with stepping(mode, start, period, multiplier) as (scale, step, read):
+            for finite in steps:
+                self.assertEqual(step(finite), finite)
+                expected, good = float32_model(expected, good, finite, period, multiplier)
+                found = np.float32(read(scale()))
+                np.testing.assert_array_max_ulp(found, expected, ulps)
+                expected = found
+                self.assertEqual(int(read(scale._num_good_steps)), good)
+                self.assertTrue(1 <= found <= MAX)
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        start=st.one_of(st.integers(0, 127).map(lambda power: 2.0**power), st.floats(1, MAX, width=32)),
+        period=st.integers(-2, 7),
+        multiplier=st.one_of(
+            st.sampled_from([1.0, 1.3, 2.0, 4.0, 10.0, 1.0000001]), st.floats(1, 1e6, width=32), st.just(MAX)
+        ),
+        # Mostly finite, so that the scale climbs as well.
+        steps=st.lists(st.sampled_from([True, True, True, False]), max_size=40),
+    )
+    def test_any(self, start: float, period: int, multiplier: float, steps: list[bool]) -> None:
+        self.check("eager", start, period, multiplier, steps)
+
+    @parameterized.expand([(m, p, x) for m in MODES for p, x in ((1, 2.0), (3, 2.0), (2, 1024.0), (1, 1.3), (2, 10.0))])
+    @pytest.mark.default_run("each value")
+    def test_in_each_mode(self, mode: str, period: int, multiplier: float) -> None:
+        steps = (np.random.default_rng(0).random(60) < 0.7).tolist()
+        # Graphs turn a division by a constant into a product.
+        is_power = math.frexp(multiplier)[0] == 0.5
+        self.check(mode, 2.0**10, period, multiplier, steps, 0 if is_power or mode == "eager" else 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -226,15 +226,6 @@ class RefusedTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             Experimental(inner, "dynamic")
 
-    @parameterized.expand(FAMILIES)
-    def test_wrapping_twice(self, name: str, optimizers: Any) -> None:
-        inner = optimizers.SGD()
-        optimizer, _, _ = construct(inner, 8)
-        with self.assertRaises(TypeError):
-            Experimental(optimizer, 8)
-        with self.assertRaises(ValueError):
-            Experimental(inner, 8)
-
 
 class ConfigTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{name}", o, scale) for f, o in FAMILIES for name, scale, _ in ACCEPTED])
@@ -251,42 +242,6 @@ class ConfigTest(unittest.TestCase):
         plain = mpls.keras.LossScaleOptimizer.from_config(config)
         self.assertNotIsInstance(plain, Experimental)
         self.assertEqual(plain.get_config(), optimizer.get_config())
-
-    @parameterized.expand(
-        [
-            (
-                "dynamic",
-                {
-                    "class_name": "DynamicLossScale",
-                    "config": {"initial_loss_scale": 8.0, "increment_period": 3, "multiplier": 2.0},
-                },
-                (True, 8.0, 3),
-            ),
-            ("fixed", {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}, (False, 4.0, None)),
-        ]
-    )
-    def test_the_form_of_tf_2_0_to_2_3(self, name: str, loss_scale: Any, expected: tuple[Any, ...]) -> None:
-        config = {"optimizer": {"class_name": "SGD", "config": {"learning_rate": 0.25}}, "loss_scale": loss_scale}
-        before = json.dumps(config)
-        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
-            optimizer = cls.from_config(config)
-            self.assertIsInstance(optimizer, cls)
-            self.assertEqual((optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), expected)
-            self.assertEqual(float(optimizer.learning_rate), 0.25)
-            self.assertEqual(json.dumps(config), before)
-
-    @parameterized.expand(
-        [
-            ("string", "dynamic"),
-            ("unknown", {"class_name": "Mine", "config": {}}),
-            ("multiplier", {"class_name": "DynamicLossScale", "config": {"multiplier": 3.0}}),
-        ]
-    )
-    def test_loss_scales_without_a_counterpart(self, name: str, loss_scale: Any) -> None:
-        config = {"optimizer": {"class_name": "SGD", "config": {}}, "loss_scale": loss_scale}
-        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
-            with self.assertRaises(ValueError):
-                cls.from_config(config)
 
     def test_a_config_without_a_scale_has_the_default_one(self) -> None:
         # The original's was a KeyError, though its constructor had the default.
@@ -305,9 +260,3 @@ class ConfigTest(unittest.TestCase):
                 cls.from_config({"dynamic": True})
             with self.assertRaises(TypeError):
                 cls.from_config({"inner_optimizer": tf_keras.optimizers.SGD(), "x": 2})
-
-
-class NamesTest(unittest.TestCase):
-    def test_the_loss_scales_are_those_of_v1(self) -> None:
-        for name in ("LossScale", "FixedLossScale", "DynamicLossScale"):
-            self.assertIs(getattr(mpls.experimental, name), getattr(mpls.v1, name))

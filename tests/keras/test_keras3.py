@@ -19,7 +19,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import CallOrderError, MplsError, MplsWarning, UnsupportedBackendError
+from mpls.errors import CallOrderError, MplsError, UnsupportedBackendError
 from tests.core.behavior import behaving_as
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -79,47 +79,6 @@ def minimized_on_a_tape(opt: Any, variable: Any, factor: Any) -> None:
 STYLES = [keras_2_style, keras_3_style, trainer_style, mixed_by_name, minimized, minimized_on_a_tape]
 
 
-class RecognitionTest(unittest.TestCase):
-    def test_classes(self) -> None:
-        for optimizer in (wrapped(), wrapped(dynamic=False, dynamic_growth_steps=None)):
-            self.assertIsInstance(optimizer, Ours)
-            self.assertIsInstance(optimizer, Native)
-            self.assertIsInstance(optimizer, keras.optimizers.Optimizer)
-            self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
-            self.assertNotIsInstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-            self.assertEqual(type(optimizer).__name__, "LossScaleOptimizer")
-            self.assertIs(keras.optimizers.get(optimizer), optimizer)
-
-    def test_the_native_wrapper_counts_as_one_of_ours(self) -> None:
-        native = Native(keras.optimizers.SGD())
-        self.assertIsInstance(native, Ours)
-        self.assertNotIsInstance(native, mpls.experimental.LossScaleOptimizer)
-
-    def test_subclasses_of_users_keep_their_name_and_methods(self) -> None:
-        class Mine(Ours):
-            def get_unscaled_gradients(self, grads: Any) -> Any:
-                return [grad * 2.0 for grad in super().get_unscaled_gradients(grads)]
-
-        optimizer, variable = Mine(keras.optimizers.SGD(0.25)), keras.Variable(1.0)
-        self.assertIsInstance(optimizer, Mine)
-        self.assertIsInstance(optimizer, Native)
-        self.assertEqual((type(optimizer).__name__, type(optimizer).__module__), ("Mine", __name__))
-        minimized(optimizer, variable, 1.0)
-        self.assertEqual(float(variable), 0.5)
-
-    def test_compile_wraps_nothing_again(self) -> None:
-        optimizer = wrapped()
-        model = keras.Sequential([keras.layers.Dense(1, dtype="mixed_float16")])
-        keras.mixed_precision.set_global_policy("mixed_float16")
-        self.addCleanup(keras.mixed_precision.set_global_policy, "float32")
-        model = keras.Sequential([keras.layers.Dense(1)])
-        model.compile(optimizer, "mse")
-        self.assertIs(model.optimizer, optimizer)
-        bare = keras.Sequential([keras.layers.Dense(1)])
-        bare.compile("sgd", "mse")
-        self.assertIsInstance(bare.optimizer, Native)
-
-
 def split_step(opt: Any, variable: Any, calls: list[str], apart: Sequence[str]) -> Callable[[Any], None]:
     """Return a step with these calls, of which some are in functions of their own; its gradient is the sum of `x`."""
 
@@ -163,25 +122,6 @@ class StyleTest(unittest.TestCase):
             step(tf.constant(factor))
             self.assertEqual(state_of(optimizer), state)
             self.assertEqual(float(variable), weight)
-
-    @parameterized.expand(
-        [
-            (f"{runner}_{style.__name__}", compiled, style)
-            for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
-        ]
-    )
-    def test_a_fixed_scale_scales_and_never_skips(self, name: str, compiled: Any, style: Any) -> None:
-        optimizer = wrapped(dynamic=False, initial_scale=128.0, dynamic_growth_steps=None)
-        variable = keras.Variable(1.0)
-        step = compiled(lambda factor: style(optimizer, variable, factor))
-        step(tf.constant(1.0))
-        step(tf.constant(2.0))
-        self.assertEqual((float(variable), float(optimizer.loss_scale)), (0.25, 128.0))
-        self.assertIsNone(optimizer.dynamic_counter)
-        self.assertIsNone(optimizer.dynamic_growth_steps)
-        step(tf.constant(NAN))
-        self.assertTrue(np.isnan(float(variable)))
-        self.assertEqual(int(optimizer.iterations), 3)
 
     MIXES = (
         ("scale_loss unscaled apply_gradients", r"get_unscaled_gradients\(\) is one too many: apply_gradients\(\)"),
@@ -325,15 +265,6 @@ class StyleTest(unittest.TestCase):
                     optimizer.apply(grads, [table, unused])
             np.testing.assert_array_equal(table.numpy(), [[0.75, 0.75], [1.0, 1.0], [0.5, 0.5]])
 
-    @parameterized.expand([("float16",), ("bfloat16",), ("float32",), ("float64",)])
-    def test_dtypes(self, dtype: str) -> None:
-        for style in (keras_2_style, keras_3_style):
-            optimizer = wrapped(initial_scale=2.0**14)
-            variable = keras.Variable(1.0, dtype=dtype)
-            style(optimizer, variable, tf.constant(0.5, dtype))
-            self.assertEqual(float(variable), 0.875)
-            self.assertEqual(keras.backend.standardize_dtype(variable.dtype), dtype)
-
     def test_a_float16_loss_is_scaled_in_float32_by_the_style_of_keras_3(self) -> None:
         loss = tf.constant(2.0, tf.float16)
         for optimizer in (
@@ -362,43 +293,6 @@ class StyleTest(unittest.TestCase):
             self.assertEqual((float(amax), float(kernel)), (5.0, 0.75))
 
 
-class WarningTest(unittest.TestCase):
-    """Custom loops that never scale the loss are told so, once."""
-
-    def warnings_of(self, *steps: Callable[[], Any]) -> list[str]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            for step in steps:
-                step()
-        messages = [str(warning.message) for warning in caught if issubclass(warning.category, MplsWarning)]
-        self.assertTrue(all(warning.filename == __file__ for warning in caught if warning.category is MplsWarning))
-        return messages
-
-    def test_apply_without_scaling(self) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        apply = lambda: optimizer.apply([tf.constant(8.0)], [variable])  # noqa: E731
-        (message,) = self.warnings_of(apply, apply)
-        self.assertRegex(message, r"neither scale_loss\(\) nor get_scaled_loss\(\) was in this step.*divided by")
-        # As Keras 3 itself: gradients count as scaled.
-        self.assertEqual(float(variable), 0.5)
-
-    def test_unscaling_without_scaling(self) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-
-        def step() -> None:
-            grads = optimizer.get_unscaled_gradients([tf.constant(8.0)])
-            optimizer.apply_gradients(zip(grads, [variable], strict=True))
-
-        (message,) = self.warnings_of(step, step)
-        self.assertIn("so the gradients are divided by a loss scale that the loss was not", message)
-        self.assertEqual(float(variable), 0.5)
-
-    @parameterized.expand([(style.__name__, style) for style in STYLES])
-    def test_right_loops_are_not_warned(self, name: str, style: Any) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        self.assertEqual(self.warnings_of(lambda: style(optimizer, variable, 1.0)), [])
-
-
 class MembersTest(unittest.TestCase):
     """What Keras and its users ask of an optimizer."""
 
@@ -422,25 +316,6 @@ class MembersTest(unittest.TestCase):
                     [(each.name, each.shape, each.dtype, each.numpy().tolist()) for each in optimizer.variables]
                 )
             self.assertEqual(*paths)
-
-    def test_hyperparameters_are_those_of_the_wrapped_optimizer(self) -> None:
-        inner = keras.optimizers.Adam(0.5, weight_decay=0.25, use_ema=True, ema_momentum=0.5, clipnorm=2.0)
-        optimizer = wrapped(inner)
-        self.assertIs(optimizer.inner_optimizer, inner)
-        for name in ("weight_decay", "use_ema", "ema_momentum", "clipnorm", "gradient_accumulation_steps"):
-            self.assertEqual(getattr(optimizer, name), getattr(inner, name), name)
-        optimizer.clipnorm = 4.0
-        optimizer.learning_rate = 0.125
-        self.assertEqual((inner.clipnorm, float(inner.learning_rate), float(optimizer.lr)), (4.0, 0.125, 0.125))
-        self.assertIs(optimizer.iterations, inner.iterations)
-
-    def test_a_learning_rate_schedule(self) -> None:
-        schedule = keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25])
-        optimizer, variable = wrapped(keras.optimizers.SGD(schedule)), keras.Variable(1.0)
-        # The skipped step does not count for the schedule.
-        for factor, weight in ((1.0, 0.5), (INF, 0.5), (1.0, 0.0), (1.0, -0.25)):
-            keras_3_style(optimizer, variable, factor)
-            self.assertEqual(float(variable), weight)
 
     def test_built(self) -> None:
         optimizer, variable = wrapped(keras.optimizers.Adam()), keras.Variable([1.0, 2.0])
@@ -581,13 +456,6 @@ class SurfaceTest(unittest.TestCase):
         # What comes after can be left out.
         self.assertNotIn(inspect.Parameter.empty, [default for _, default in ours[len(native) :]])
 
-    def test_settings_by_keyword(self) -> None:
-        for settings in ({}, {"initial_scale": 4.0}, {"dynamic_growth_steps": 3}, {"name": "mine", "dynamic": True}):
-            ours, native = (wrapper(keras.optimizers.SGD(), **settings) for wrapper in (Ours, Native))
-            for name in ("initial_scale", "dynamic_growth_steps"):
-                self.assertEqual(getattr(ours, name), getattr(native, name))
-            self.assertEqual(float(ours.scale_loss(1.0)), float(native.scale_loss(1.0)))
-
 
 class ConfigTest(unittest.TestCase):
     def test_a_dynamic_one_is_that_of_the_native_wrapper(self) -> None:
@@ -597,24 +465,6 @@ class ConfigTest(unittest.TestCase):
         ).get_config()
         self.assertEqual(ours, native)
         self.assertEqual(Native.from_config(ours | {}).get_config(), native)
-
-    @parameterized.expand([("dynamic", {}), ("fixed", {"dynamic": False, "dynamic_growth_steps": None})])
-    def test_round_trips(self, name: str, kwargs: Any) -> None:
-        optimizer = wrapped(keras.optimizers.Adam(0.5, clipnorm=1.0), name="mine", **kwargs)
-        config = optimizer.get_config()
-        before = repr(config)
-        for read in (Ours.from_config, type(optimizer).from_config):
-            again = read(config)
-            self.assertIs(type(again), type(optimizer))
-            self.assertEqual(again.get_config(), config)
-            self.assertEqual(again.dynamic, optimizer.dynamic)
-            self.assertIsInstance(again.inner_optimizer, keras.optimizers.Adam)
-        self.assertEqual(repr(config), before)
-        serialized = keras.optimizers.serialize(optimizer)
-        self.assertEqual((serialized["module"], serialized["class_name"]), ("keras.optimizers", "LossScaleOptimizer"))
-        again = keras.saving.deserialize_keras_object(serialized)
-        self.assertIs(type(again), type(optimizer))
-        self.assertEqual(again.get_config(), config)
 
     def test_configs_with_the_unused_settings_of_older_releases(self) -> None:
         config = wrapped().get_config()
@@ -647,40 +497,9 @@ class ConfigTest(unittest.TestCase):
 class RefusalTest(unittest.TestCase):
     """Bad input is refused with its reason, before anything changes."""
 
-    @parameterized.expand(
-        [
-            ("dynamic_is_the_scale_of_keras_3", (1024.0,), {}, TypeError, "dynamic must be a bool"),
-            ("string", (), {"initial_scale": "many"}, ValueError, "initial_scale must be a number"),
-            ("nan", (), {"initial_scale": NAN}, ValueError, "positive and finite"),
-            ("zero", (), {"initial_scale": 0}, ValueError, "positive and finite"),
-            ("inf", (), {"initial_scale": 1e39}, ValueError, "positive and finite"),
-            ("steps", (), {"dynamic_growth_steps": "often"}, ValueError, "dynamic_growth_steps must be a whole"),
-            ("fixed_without_scale", (False,), {}, ValueError, "initial_scale must be a number if dynamic is False"),
-            ("unknown", (), {"clipnorm": 1.0}, TypeError, "clipnorm"),
-        ]
-    )
-    def test_settings(self, name: str, args: Any, kwargs: Any, error: type, message: str) -> None:
-        inner = keras.optimizers.SGD(0.25)
-        before = dict(vars(inner))
-        with self.assertRaisesRegex(error, message):
-            Ours(inner, *args, **kwargs)
-        self.assertEqual(vars(inner), before)
-
     def test_names_are_for_keras_3(self) -> None:
         with self.assertRaisesRegex(TypeError, "name must be left out for an optimizer of tf_keras"):
             Ours(tf_keras.optimizers.SGD(), name="mine")
-
-    def test_wrapping_twice(self) -> None:
-        inner = keras.optimizers.SGD()
-        optimizer = Ours(inner)
-        with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
-            Ours(optimizer)
-        with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
-            Ours(Native(keras.optimizers.SGD()))
-        with self.assertRaisesRegex(ValueError, "wrapped by one LossScaleOptimizer only"):
-            Ours(inner)
-        with self.assertRaisesRegex(ValueError, "tf.compat.v1.train.Optimizer"):
-            mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic")
 
     def test_a_factor_of_the_inner_optimizer(self) -> None:
         inner = keras.optimizers.SGD(0.25, loss_scale_factor=4.0)
@@ -720,13 +539,6 @@ class RefusalTest(unittest.TestCase):
         with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, "v1 graph.*got one of Keras 3"):
             optimizer.apply_gradients([(tf.constant(1.0), variable)])
 
-    def test_a_cross_replica_context(self) -> None:
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        with strategy.scope():
-            optimizer, variable = wrapped(), keras.Variable(1.0)
-            with self.assertRaisesRegex(ValueError, "must be called in a replica context"):
-                optimizer.apply([tf.constant(1.0)], [variable])
-
     def test_what_needs_another_backend(self) -> None:
         optimizer = wrapped()
         with self.assertRaisesRegex(NotImplementedError, r"on the JAX backend.*Call opt.apply") as caught:
@@ -736,13 +548,3 @@ class RefusalTest(unittest.TestCase):
     def test_a_loss_without_tape(self) -> None:
         with self.assertRaisesRegex(ValueError, "tape must be given where the loss is a tensor"):
             wrapped().minimize(tf.constant(1.0), [keras.Variable(1.0)])
-
-    def test_central_storage(self) -> None:
-        inner = keras.optimizers.SGD(0.25)
-        two = tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0")
-        with (
-            two.scope(),
-            self.assertRaisesRegex(ValueError, "CentralStorageStrategy with one replica; got .* 2 replicas"),
-        ):
-            Ours(inner)
-        self.assertFalse(hasattr(inner, "_is_wrapped_by_loss_scale_optimizer"))

@@ -21,8 +21,6 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.experimental import compiling
-from mpls.upstream.keras_packages import compile_hooks
 from tests.processes import process_environment
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
@@ -160,16 +158,7 @@ class WrappingTest(unittest.TestCase):
                 self.assertFalse(np.any(model.get_weights()[0] == before))
 
 
-class PatchTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.addCleanup(compiling.restore_compile)
-        compiling.restore_compile()
-        self.before = self.methods()
-
-    @staticmethod
-    def methods() -> dict[Any, Any]:
-        return {key: vars(key[0])[key[1]] for key in compile_hooks()}
-
+class OthersTest(unittest.TestCase):
     @parameterized.expand(FRAMEWORKS)
     def test_other_models_are_left_to_keras(self, name: str, framework: Any) -> None:
         alive = Policy("mixed_float16", loss_scale=8)
@@ -178,53 +167,7 @@ class PatchTest(unittest.TestCase):
             self.assertIsInstance(optimizer, NATIVE_WRAPPERS[name])
             self.assertEqual(type(optimizer).__module__.partition(".")[0], framework.__name__)
             self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
-        self.assertNotEqual(self.methods(), self.before, alive)
-
-    def test_it_is_there_once_and_undone(self) -> None:
-        self.assertEqual(len(self.before), 3)
-        self.assertEqual(self.methods(), self.before)
-        mpls.keras.Policy("mixed_float16")
-        mpls.keras.set_global_policy("mixed_float16")
-        mpls.keras.set_global_policy(None)
-        self.assertEqual(self.methods(), self.before, "a plain policy patches nothing")
-        policies = [Policy("mixed_float16")]
-        patched = self.methods()
-        for key, method in patched.items():
-            self.assertIsNot(method, self.before[key])
-            self.assertEqual(method.__name__, key[1])
-        policies.append(Policy("float32"))
-        self.assertEqual(self.methods(), patched)
-        compiling.restore_compile()
-        self.assertEqual(self.methods(), self.before)
-        compiling.restore_compile()
-        self.assertEqual(self.methods(), self.before)
-
-    def test_undone_keras_wraps_as_it_does_until_a_policy_is_set(self) -> None:
-        policy = Policy("mixed_float16", loss_scale=8)
-        for name, framework in FRAMEWORKS:
-            model = model_under(policy, framework)
-            compiling.restore_compile()
-            model.compile("sgd", "mse")
-            self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
-            self.assertNotIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
-            self.assertEqual(float(compiled(policy, framework).optimizer.loss_scale), 8.0)
-
-    def test_who_patches_over_it_is_left_alone(self) -> None:
-        model = model_under(Policy("mixed_float16", loss_scale=8), tf_keras)
-        beneath, seen = tf_keras.Model._get_optimizer, []
-
-        def on_top(self: Any, optimizer: Any) -> Any:
-            seen.append(optimizer)
-            return beneath(self, optimizer)
-
-        key = (tf_keras.Model, "_get_optimizer")
-        self.addCleanup(setattr, *key, self.before[key])
-        tf_keras.Model._get_optimizer = on_top
-        compiling.restore_compile()
-        self.assertIs(tf_keras.Model._get_optimizer, on_top)
-        model.compile("sgd", "mse")
-        self.assertEqual(seen, ["sgd"])
-        self.assertNotIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertIsInstance(compiled(alive, framework).optimizer, mpls.experimental.LossScaleOptimizer)
 
 
 LOADED_LATER = """

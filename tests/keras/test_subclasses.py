@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import tempfile
-import warnings
 from typing import Any
 
 import keras
@@ -103,14 +102,6 @@ class SubclassTest(_Stepping):
         self.assertEqual(float(optimizer._decayed_lr("float32")), 1.0)
 
     @parameterized.expand(EVERYWHERE)
-    def test_in_a_function(self, case: str, family: str, release: str | None) -> None:
-        self.use(release)
-        optimizer = Reducing(OPTIMIZERS[family].SGD(0.5), 8, lambda grads: [grad * 2.0 for grad in grads])
-        variable = tf.Variable([1.0, 2.0])
-        tf.function(lambda: self.step(optimizer, variable))()
-        np.testing.assert_array_equal(variable, [0.0, 1.0])
-
-    @parameterized.expand(EVERYWHERE)
     def test_arithmetic_of_its_own(self, case: str, family: str, release: str | None) -> None:
         # Gradients are unscaled once, nothing is reported as forgotten (warnings are errors here).
         self.use(release)
@@ -149,120 +140,6 @@ class SubclassTest(_Stepping):
         self.step(optimizer, variable, 1.0)
         self.assertEqual(float(optimizer.embedding_scale), 2.0**14)
         np.testing.assert_array_equal(variable, [0.5, 1.5])
-
-    @parameterized.expand(EVERYWHERE)
-    def test_isinstance_in_tuples(self, case: str, family: str, release: str | None) -> None:
-        self.use(release)
-        kinds = (mpls.experimental.LossScaleOptimizer, mpls.v1.MixedPrecisionLossScaleOptimizer)
-        for cls in (mpls.experimental.LossScaleOptimizer, Reading, Unscaling):
-            optimizer = cls(OPTIMIZERS[family].SGD(0.5), 8)
-            self.assertIsInstance(optimizer, kinds)
-            self.assertIsInstance(optimizer, cls)
-            self.assertTrue(issubclass(type(optimizer), kinds))
-        v1 = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), 8)
-        self.assertIsInstance(v1, kinds)
-        self.assertNotIsInstance(OPTIMIZERS[family].SGD(0.5), kinds)
-
-    @parameterized.expand(OPTIMIZERS)
-    def test_of_the_class_that_is_not_experimental(self, family: str) -> None:
-        class Halving(mpls.keras.LossScaleOptimizer):
-            def get_unscaled_gradients(self, grads: Any) -> Any:
-                return [grad / 2.0 for grad in super().get_unscaled_gradients(grads)]
-
-        optimizer = Halving(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0)
-        variable = tf.Variable([1.0, 2.0])
-        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
-        np.testing.assert_array_equal(variable, [0.75, 1.75])
-
-
-class Distributed:
-    """The members of an all-reduce library's class, which it puts on the class of whatever optimizer it is given."""
-
-    _HAS_AGGREGATE_GRAD = True
-
-    def __init__(self, **kwargs: Any) -> None:
-        super(self.__class__, self).__init__(**kwargs)
-        self._reduced = 0
-
-    def _allreduce(self, grads: Any) -> Any:
-        self._reduced += 1
-        return [None if grad is None else grad * 2.0 for grad in grads]
-
-    def get_gradients(self, loss: Any, params: Any) -> Any:
-        return self._allreduce(super(self.__class__, self).get_gradients(loss, params))  # type: ignore[misc]
-
-    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Any:
-        pairs = super(self.__class__, self)._compute_gradients(loss, var_list, grad_loss, tape)  # type: ignore[misc]
-        grads, variables = zip(*pairs, strict=True)
-        return list(zip(self._allreduce(grads), variables, strict=True))
-
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
-        pairs = super(self.__class__, self).compute_gradients(loss, var_list, tape)  # type: ignore[misc]
-        grads, variables = zip(*pairs, strict=True)
-        return list(zip(self._allreduce(grads), variables, strict=True))
-
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        return super(self.__class__, self).apply_gradients(*args, **kwargs)  # type: ignore[misc]
-
-
-def distributed(optimizer: Any, members: Any = Distributed) -> Any:
-    namespace = {key: value for key, value in vars(members).items() if key not in ("__dict__", "__weakref__")}
-    cls = type(optimizer.__class__.__name__, (optimizer.__class__,), namespace)
-    return cls.from_config(optimizer.get_config())
-
-
-class AllReduceLibraryTest(_Stepping):
-    @parameterized.expand(
-        [(f"{f}_{r}_{s}", f, r, s) for f in OPTIMIZERS for r in RELEASES for s in ("dynamic", 8, 0.5)]
-    )
-    def test_a_class_of_the_same_name(self, case: str, family: str, release: str | None, scale: Any) -> None:
-        self.use(release)
-        if scale == 0.5 and release in ("2.2", "2.3"):
-            scale = mpls.experimental.DynamicLossScale(16.0, 1)
-        base = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), scale)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            optimizer = distributed(base)
-        # The name by which Keras finds it in files.
-        self.assertEqual(optimizer.__class__.__name__, base.__class__.__name__)
-        self.assertIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
-        self.assertIsNot(optimizer.inner_optimizer, base.inner_optimizer)
-        self.assertEqual(optimizer.initial_scale, base.initial_scale)
-        self.assertEqual(optimizer.dynamic_growth_steps, base.dynamic_growth_steps)
-        variable = tf.Variable([1.0, 2.0])
-        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
-        np.testing.assert_array_equal(variable, [0.5, 1.5])
-        self.assertEqual(optimizer._reduced, 1)
-
-    @parameterized.expand(OPTIMIZERS)
-    def test_of_the_class_that_is_not_experimental(self, family: str) -> None:
-        base = mpls.keras.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), dynamic=False, initial_scale=8.0)
-        optimizer = distributed(base)
-        variable = tf.Variable([1.0, 2.0])
-        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
-        np.testing.assert_array_equal(variable, [0.5, 1.5])
-
-    @parameterized.expand([("tf_2_3", "2.3", 1), ("default", None, 0)])
-    @pytest.mark.default_run("one case")
-    def test_aggregation_that_fit_called_up_to_2_3(self, case: str, release: str | None, count: int) -> None:
-        self.use(release)
-
-        class Members:
-            calls = 0
-
-            def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
-                type(self).calls += 1
-                return [grad * 2.0 for grad, _ in grads_and_vars]
-
-        optimizer = distributed(
-            mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), "dynamic"), Members
-        )
-        model = tf_keras.Sequential([tf_keras.layers.Dense(1, use_bias=False, input_shape=(2,))])
-        model.set_weights([np.array([[1.0], [1.0]], "float32")])
-        model.compile(optimizer, lambda true, predicted: tf.reduce_mean(predicted))
-        model.fit(np.ones([2, 2], "float32"), np.ones([2, 1], "float32"), batch_size=2, verbose=0)
-        self.assertEqual(type(optimizer).calls > 0, count > 0)
-        np.testing.assert_array_equal(model.get_weights()[0].ravel(), [0.75 - 0.25 * count] * 2)
 
 
 class Revised(mpls.experimental.DynamicLossScale):

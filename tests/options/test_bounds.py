@@ -27,24 +27,6 @@ from .trainers import CELLS, FAMILIES, MODES, SKIPS_COUNT, Trainer, trainer
 
 INF, NAN = float("inf"), float("nan")
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "floor_below_one": {"min_scale": 0.25},
-    "ceiling": {"max_scale": 12.0},
-    "factors": {"growth_factor": 4.0, "backoff_factor": 0.125},
-    "accumulated": {"hysteresis": 2},
-    "in_a_row": {"hysteresis": 2, "consecutive_hysteresis": True},
-    "all": {
-        "min_scale": 0.5,
-        "max_scale": 64.0,
-        "growth_factor": 8.0,
-        "backoff_factor": 0.25,
-        "hysteresis": 3,
-        "consecutive_hysteresis": True,
-    },
-}
-# Growth to the ceiling, single overflows and series of them.
-STEPS = [1.0, 1.0, INF, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, INF, INF, INF, NAN, INF, INF, INF, 1.0, 1.0, INF, 1.0]
-
 
 CHANGED: dict[str, float] = {
     "growth_steps": 3,
@@ -63,62 +45,6 @@ def is_finite(value: float) -> bool:
 
 
 class BoundsTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            (f"{cell}_{name}_{kind}", family, mode, name, kind)
-            for cell, family, mode in CELLS
-            for name in SETTINGS
-            for kind in ("constants", "adjustable")
-        ]
-    )
-    @pytest.mark.default_run("each value", by=lambda _, *values: values)
-    def test_steps(self, cell: str, family: str, mode: str, name: str, kind: str) -> None:
-        chosen = SETTINGS[name]
-        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family], **chosen)
-        options = {"adjustable": True} if kind == "adjustable" else {}
-        with trainer(family, mode, 8.0, 2, count_steps=True, **chosen, **options) as training:
-            for number, value in enumerate(STEPS):
-                # What is wrong on one replica is wrong on all.
-                training.take(value, only_on_last_replica=number % 2 == 0)
-                model.step(is_finite(value))
-                self.assertEqual(training.shown(), model.shown(), number)
-            self.assertAlmostEqual(training.weight(), 1.0 - 0.25 * model.applied * self._summed(family, mode))
-
-    @staticmethod
-    def _summed(family: str, mode: str) -> int:
-        """Return how many gradients of 1 an applied step adds."""
-        return 2 if mode == "replicas" else 1
-
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_changes_while_training(self, name: str, family: str, mode: str) -> None:
-        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family])
-        with trainer(family, mode, 8.0, 2, count_steps=True, adjustable=True) as training:
-            opt, session = training.opt, training.session
-
-            def take(*values: float) -> None:
-                for value in values:
-                    training.take(value)
-                    model.step(is_finite(value))
-                    self.assertEqual(training.shown(), model.shown())
-
-            take(1.0, 1.0, INF)
-            opt.set_scale(32, session=session)
-            model.set_scale(32.0)
-            take(1.0, INF)
-            for changes in (
-                {"growth_steps": 1},
-                {"growth_factor": 4.0, "max_scale": 100.0},
-                {"min_scale": 0.5, "backoff_factor": 0.125},
-                {"hysteresis": 2},
-                {"min_scale": 2.0, "max_scale": 4.0},
-                {"hysteresis": 1, "growth_steps": 3},
-            ):
-                opt.configure(**changes, session=session)
-                model.configure(**changes)
-                self.assertEqual(training.shown(), model.shown())
-                take(1.0, 1.0, INF, INF, INF, 1.0)
-
     @parameterized.expand(CELLS)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_nothing_is_traced_anew(self, name: str, family: str, mode: str) -> None:

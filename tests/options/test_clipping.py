@@ -19,7 +19,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
 
-from .trainers import CELLS, FAMILIES, RATE, REPLICAS, SESSION, trainer
+from .trainers import FAMILIES, RATE, SESSION, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -44,24 +44,6 @@ def v1_optimizer(**options: Any) -> Any:
 
 
 class StepTest(unittest.TestCase):
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_an_overflow_that_is_clipped_skips_the_step(self, name: str, family: str, mode: str) -> None:
-        replicas = 2 if mode == REPLICAS else 1
-        with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True) as training:
-            for value, applied, only_on_last in (
-                (1.0, 1, False),
-                (INF, 1, False),
-                (NAN, 1, True),
-                (-INF, 1, False),
-                (0.25, 2, False),
-            ):
-                training.take(value, only_on_last)
-                self.assertEqual(training.shown()["applied_steps"], applied, value)
-            self.assertEqual(training.shown()["skipped_steps"], 3)
-            self.assertEqual(training.shown()["scale"], 1.0)
-            self.assertAlmostEqual(training.weight(), 1.0 - RATE * replicas * (0.5 + 0.25))
-
     @parameterized.expand(["v1", "legacy", "new", "keras3", "experimental"])
     def test_without_the_option_it_is_applied(self, family: str) -> None:
         with trainer(family, "eager", 8.0, 100, clipped, count_steps=True) as training:

@@ -22,7 +22,7 @@ import mpls.v1
 from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
 
 from .model import Model
-from .trainers import CELLS, FAMILIES, RATE, SKIPS_COUNT, Trainer, trainer
+from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -63,39 +63,6 @@ FIXED_CELLS = [cell for cell in CELLS if cell[1] != "experimental"]
 
 
 class CountsTest(unittest.TestCase):
-    @parameterized.expand(
-        [(f"{cell}_{counts}", family, mode, counts) for cell, family, mode in CELLS for counts in (None, True, False)]
-    )
-    @pytest.mark.default_run("each value", by=lambda name, *values: values)
-    def test_a_skipped_step_advances_what_was_chosen(
-        self, name: str, family: str, mode: str, counts: bool | None
-    ) -> None:
-        model = Model(8.0, 2, skip_counts_step=SKIPS_COUNT[family] if counts is None else counts)
-        with trainer(family, mode, 8.0, 2, count_steps=True, skip_counts_step=counts) as training:
-            self.assertEqual(training.shown(), model.shown())
-            for value in STEPS:
-                training.take(value)
-                model.step(value == 1.0)
-                self.assertEqual(training.shown(), model.shown())
-
-    @parameterized.expand(
-        [(f"{cell}_{skips}", family, mode, skips) for cell, family, mode in FIXED_CELLS for skips in (True, False)]
-    )
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_fixed_scales(self, name: str, family: str, mode: str, skips: bool) -> None:
-        make = lambda: fixed(family, skip_nonfinite=skips, count_steps=True)  # noqa: E731
-        with Trainer(family, mode, make) as training:
-            model = Model(8.0, skip_counts_step=SKIPS_COUNT[family], backoff_factor=1.0)
-            for number, value in enumerate(STEPS):
-                training.take(value, only_on_last_replica=number % 2 == 0)
-                model.step(value == 1.0 or not skips)
-                self.assertEqual(training.shown(), model.shown())
-            summed = 2 if mode == "replicas" else 1
-            if skips:
-                self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
-            else:
-                self.assertNotEqual(training.weight(), training.weight())
-
     @parameterized.expand(FIXED_CELLS)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_counters_are_device_tensors(self, name: str, family: str, mode: str) -> None:

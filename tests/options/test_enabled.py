@@ -6,7 +6,6 @@ import collections
 import contextlib
 import copy
 import gc
-import json
 import pathlib
 import pickle
 import tempfile
@@ -166,19 +165,6 @@ class StateTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-
-    @parameterized.expand(WITH_POLICIES)
-    def test_configs(self, family: str) -> None:
-        self.assertNotIn("enabled", FAMILIES[family](8.0, 2).get_config())
-        opt = FAMILIES[family](8.0, 2, enabled=False)
-        config = opt.get_config()
-        self.assertIs(config["enabled"], False)
-        self.assertEqual((config["initial_scale"], config["dynamic_growth_steps"], opt.dynamic), (8.0, 2, True))
-        again = type(opt).from_config(json.loads(json.dumps(config)))
-        self.assertEqual((again.get_config(), again.enabled), (config, False))
-        path = self.folder / "config.json"
-        path.write_text(json.dumps(config))
-        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
     @parameterized.expand(list(FAMILIES))
     @pytest.mark.default_run("one case")

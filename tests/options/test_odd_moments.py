@@ -167,38 +167,6 @@ class OverflowsTest(unittest.TestCase):
             v1.variables_initializer(opt.variables())
 
 
-class ContribTest(unittest.TestCase):
-    @staticmethod
-    def _trained() -> Any:
-        opt = mpls.contrib.LossScaleOptimizer(
-            v1.train.GradientDescentOptimizer(RATE), mpls.contrib.FixedLossScaleManager(8), count_steps=True
-        )
-        weight = tf.Variable(1.0)
-        for value in (1.0, NAN):
-            opt.minimize(lambda value=value: weight * value, var_list=[weight])
-        return opt
-
-    def test_counters_are_in_dicts(self) -> None:
-        opt = self._trained()
-        state = opt.state_dict()
-        self.assertEqual((state["applied_steps"], state["skipped_steps"], state["consecutive_skips"]), (1, 1, 1))
-        opt.load_state_dict({**state, "skipped_steps": 5})
-        self.assertEqual(int(opt.skipped_steps), 5)
-        # A state of before steps were counted leaves the counts as they are.
-        opt.load_state_dict({name: value for name, value in state.items() if not name.endswith(("steps", "skips"))})
-        with self.assertRaises(SavedStateError):
-            opt.load_state_dict({**state, "skipped_steps": -1})
-        self.assertEqual(int(opt.skipped_steps), 5)
-
-    def test_counters_are_in_checkpoints(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(opt=self._trained()).write(str(pathlib.Path(folder, "checkpoint")))
-            opt = self._trained()
-            opt.load_state_dict({**opt.state_dict(), "skipped_steps": 5})
-            tf.train.Checkpoint(opt=opt).read(path).assert_consumed()
-        self.assertEqual(int(opt.skipped_steps), 1)
-
-
 UNUSABLE: list[tuple[str, Any]] = [
     ("growth_factor", 0.5),
     ("backoff_factor", 3.0),
@@ -225,14 +193,6 @@ class NumbersTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "must be"):
             opt.load_state_dict({**before, name: value})
         self.assertEqual(opt.state_dict(), before)
-
-    @parameterized.expand([(f"{name}_{place}", name, value) for place, (name, value) in enumerate(UNUSABLE)])
-    def test_configs_with_settings_that_none_can_have(self, case: str, name: str, value: Any) -> None:
-        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
-        settings = {"adjustable": True, "max_scale": 2.0**20}
-        config["inner_optimizer"]["loss_scale_options"] = {"settings": settings, "state": {name: value}}
-        with self.assertRaisesRegex(ValueError, "must be"):
-            mpls.keras.LossScaleOptimizer.from_config(config)
 
     @parameterized.expand([("array", np.array(["raise", "warn"])), ("tensor", tf.constant("raise")), ("none", None)])
     def test_ways_to_give_up(self, name: str, value: Any) -> None:
