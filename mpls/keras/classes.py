@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mpls.core import releases
 from mpls.errors import ArgumentTypeError, error_text
+from mpls.keras.family_members import FamilyMembers
 from mpls.upstream.keras_packages import native_keras_wrappers
 
 __all__ = [
@@ -75,7 +76,7 @@ def public_class(*, is_experimental: bool = False) -> Any:
     return _public_classes[is_experimental]
 
 
-def is_being_constructed(wrapper: Any) -> bool:
+def is_being_constructed(wrapper: FamilyMembers) -> bool:
     """Return whether the constructor of a wrapper is running."""
     return _IS_CONSTRUCTED in vars(wrapper)
 
@@ -90,7 +91,7 @@ def is_own(cls: Any) -> bool:
     return called_class(cls) in _public_classes.values()
 
 
-def concrete_class(cls: Any, adapter: Any) -> type:
+def concrete_class(cls: Any, adapter: type[FamilyMembers]) -> type:
     """Return the class for an instance of `cls` that wraps an optimizer of a family.
 
     It derives from the class that was called and from the adapter class of the family. The class that was called keeps
@@ -118,7 +119,7 @@ def concrete_class(cls: Any, adapter: Any) -> type:
         return made[adapter, shown]
 
 
-def _named_for_keras(called: Any, adapter: Any, made: dict[Any, type]) -> type:
+def _named_for_keras(called: Any, adapter: type[FamilyMembers], made: dict[Any, type]) -> type:
     """Return the `__class__` of instances of a class of mpls, by whose name and module Keras writes them into files.
 
     These are the native wrapper's, so that files load where mpls is not.
@@ -130,7 +131,7 @@ def _named_for_keras(called: Any, adapter: Any, made: dict[Any, type]) -> type:
 
 
 def _derived(
-    name: str, module: str, bases: tuple[type, ...], called: Any, adapter: Any, shown_class: Any = None
+    name: str, module: str, bases: tuple[type, ...], called: Any, adapter: type[FamilyMembers], shown_class: Any = None
 ) -> type:
     namespace = {"__module__": module, "__qualname__": name, "__doc__": called.__doc__}
     namespace |= {_CALLED: called, _ADAPTER: adapter}
@@ -145,12 +146,12 @@ def _derived(
     return metaclass(name, bases, namespace)
 
 
-def _name_in_release(called: Any, adapter: Any) -> str:
+def _name_in_release(called: Any, adapter: type[FamilyMembers]) -> str:
     is_legacy = adapter._restored_family == "legacy"
     return releases.current().wrapper_name(called._is_experimental, is_legacy) or adapter.serialized_name
 
 
-def _refuse_other_family(called: Any, adapter: Any) -> None:
+def _refuse_other_family(called: Any, adapter: type[FamilyMembers]) -> None:
     family = getattr(called, "_restored_family", adapter._restored_family)
     if family != adapter._restored_family:
         raise ArgumentTypeError(

@@ -10,6 +10,7 @@ from mpls.core.loss_scale import NativeLossScale, is_dynamic, is_fixed
 from mpls.errors import ArgumentKeyError, ArgumentTypeError, ArgumentValueError, MplsError, error_text
 from mpls.formats.wrapper_state import BASE_ARGUMENTS, INNER_KEYS, LOSS_SCALE, WRAPPERS, inner_family, inner_key
 from mpls.keras.adapters import adapter_of_family, registered_class
+from mpls.keras.family_members import FamilyMembers
 from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
 from mpls.upstream.optimizers import hyperparameters_of
 
@@ -238,7 +239,7 @@ def _loaded() -> list[Any]:
     return [module for module in (loaded_tf_keras(), loaded_keras()) if module is not None]
 
 
-def config_of_old(wrapper: Any) -> dict[str, Any]:
+def config_of_old(wrapper: FamilyMembers) -> dict[str, Any]:
     """Return a wrapper's config in the format of TF 2.0 to 2.3: `{'optimizer': dict, 'loss_scale': dict}`."""
     loss_scale = wrapper._loss_scale
     serialized: Any = serialize(loss_scale)

@@ -192,8 +192,8 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer), skips=skips)
         self._wrap(inner_optimizer, adapter, name, options)
-        is_own = share_scale_with is None
-        self._begin_with(self._make_loss_scale(*settings) if is_own else self._scale_shared_with(share_scale_with))
+        other = share_scale_with
+        self._begin_with(self._make_loss_scale(*settings) if other is None else self._scale_shared_with(other))
 
     def _wrap_with_object(
         self, inner_optimizer: Any, loss_scale: Any, name: str | None = None, options: StepOptions = NO_OPTIONS
@@ -206,7 +206,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     def _wrap(
         self,
         inner_optimizer: Any,
-        adapter: Any,
+        adapter: type[FamilyMembers],
         name: str | None,
         options: StepOptions,
         *,
@@ -231,7 +231,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
             _no_scaling=None if options.enabled else self._make_loss_scale(1.0, None, {}),
         )
 
-    def _scale_shared_with(self, other: Any) -> Any:
+    def _scale_shared_with(self, other: FamilyMembers) -> Any:
         """Return the loss scale of another wrapper, which is told that it is shared."""
         loss_scale = self._shared(other)
         for wrapper in (self, other):
@@ -384,7 +384,7 @@ def _not_handed_on(name: str, optimizer: Any) -> str:
     )
 
 
-def _check_sharing(other: Any, adapter: Any, given: dict[str, Any]) -> None:
+def _check_sharing(other: Any, adapter: type[FamilyMembers], given: dict[str, Any]) -> None:
     """Refuse to share the loss scale of what has none that fits, and settings besides."""
     subject = "LossScaleOptimizer: share_scale_with"
     advice = "LossScaleOptimizer(generator_optimizer, share_scale_with=critic_optimizer)"

@@ -58,6 +58,7 @@ from mpls.formats.wrapper_state import (
 from mpls.importing.hooks import are_names_back
 from mpls.importing.post_import import call_off, when_loaded
 from mpls.keras.classes import is_own, public_class
+from mpls.keras.family_members import FamilyMembers
 from mpls.patches import ABSENT, Layer
 from mpls.upstream import table
 from mpls.upstream.keras_packages import config_writers, h5_config_writers, h5_variable_writers, loaded_tf_keras
@@ -179,7 +180,7 @@ class MarkedConfig(dict[str, Any]):
         return dict, (dict(self),)
 
 
-def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def config_for_caller(wrapper: FamilyMembers, config: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return a wrapper's config: to Keras with the mark, and for a file with the state too; to users unchanged.
 
     Args:
@@ -198,7 +199,7 @@ def config_for_caller(wrapper: Any, config: dict[str, Any], settings: dict[str, 
     return _marked({**config, "dynamic_growth_steps": NEVER}, dict(FIXED_STATE), options)
 
 
-def _options(wrapper: Any, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
+def _options(wrapper: FamilyMembers, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
     """Return the entry with settings and variables that only mpls has; an empty dict if there are none."""
     variables = _own_variables(wrapper) if writes_file else {}
     if not settings and not variables:
@@ -221,18 +222,15 @@ def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[
     return {**config, LOSS_SCALE: {**old, "config": {**old["config"], INCREMENT_PERIOD: growth_steps}}}
 
 
-def _own_variables(wrapper: Any) -> dict[str, Any]:
+def _own_variables(wrapper: FamilyMembers) -> dict[str, Any]:
     """Return the variables that only mpls has, by name: of the loss scale and of the record of steps."""
     loss_scale, record = wrapper._loss_scale, wrapper._record
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else ()
-    counts = COUNTS if record is not None else ()
-    return {
-        **{name: loss_scale._created_weight(name) for name in extras},
-        **{name: record._created_weight(name) for name in counts},
-    }
+    counts = {} if record is None else {name: record._created_weight(name) for name in COUNTS}
+    return {**{name: loss_scale._created_weight(name) for name in extras}, **counts}
 
 
-def reads_as_dynamic(wrapper: Any) -> bool:
+def reads_as_dynamic(wrapper: FamilyMembers) -> bool:
     """Return whether a fixed scale is written as a dynamic one, for a native class that knows no other."""
     cls = type(wrapper)
     # A user's subclass is loaded by its own code, which takes `dynamic`.
@@ -259,7 +257,7 @@ def _marked(config: dict[str, Any], state: Any, options: dict[str, Any]) -> dict
     return MarkedConfig({**config, key: {**config[key], STATE_KEY: state, **options}})
 
 
-def _state(wrapper: Any, caller: Caller) -> dict[str, Any] | None:
+def _state(wrapper: FamilyMembers, caller: Caller) -> dict[str, Any] | None:
     loss_scale = wrapper._loss_scale
     if not isinstance(loss_scale, DynamicLossScale):
         return None
@@ -357,7 +355,7 @@ def checked_state(state: Any, settings: dict[str, Any]) -> tuple[float, int] | N
     return scale, check_good_steps(state["good_steps"], f"{_SUBJECT}: good_steps", growth_steps)
 
 
-def set_state(wrapper: Any, state: tuple[float, int] | None, options: Any) -> None:
+def set_state(wrapper: FamilyMembers, state: tuple[float, int] | None, options: Any) -> None:
     """Set a new wrapper's scale and counter, and the variables that only mpls has.
 
     Args:
