@@ -19,7 +19,7 @@ from mpls.program.files import Folder
 from mpls.program.meaning import Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Instance, Objects, is_public
 from mpls.program.programs import folders_of
-from mpls.program.scopes import Binding, Chain, Region, Role, Statement, Survey
+from mpls.program.scopes import Binding, Chain, Region, Role, Statement, Survey, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 
 __all__ = [
@@ -395,7 +395,7 @@ class Analysis:
         asked = {*survey.compared}
         for test, _ in survey.type_tests:
             if isinstance(test.func, ast.Name) and test.func.id == "issubclass":
-                asked |= {*test.args[1].elts} if isinstance(test.args[1], ast.Tuple) else {test.args[1]}
+                asked |= {*types_asked(test)}
         for use, _ in self.uses:
             if any(map(is_public, use.rows)) and (use.role is Role.BASE or use.node in asked):
                 return True

@@ -1,9 +1,12 @@
-"""Which of a program's variables, classes and functions are optimizers, wrappers or policies, by their names."""
+"""Which of a program's variables, classes and functions are optimizers, wrappers or policies, by their names.
+
+Known is what they are assigned, in whatever file. What else shows that something is a wrapper is in `objects`.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, WRAPPER_OF_MPLS, kind_of
 from mpls.program.uses import Access, Class, FileUses, ScaleUse, Use, Value
@@ -35,8 +38,6 @@ class Uses:
         checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
         returns: its functions, with what they return.
         defined: the names of its functions and methods.
-        passed: the last names of variables, attributes and parameters that are given a value, with the value; empty for
-            programs without the public wrapper.
     """
 
     def __init__(self, files: Sequence[tuple[FileUses, bool, frozenset[str]]]) -> None:
@@ -67,19 +68,6 @@ class Uses:
             self.returns += file.returns
             self.defined |= file.defined
         self.is_eager_tf_1 = any(file.is_eager for file, _, _ in files)
-        has_wrappers = any(kind_of(use.path) == NEW_WRAPPER for use in self.uses)
-        self.passed = list(_passed([file for file, _, _ in files])) if has_wrappers else []
-
-
-def _passed(files: Iterable[FileUses]) -> Iterator[tuple[str, Value]]:
-    files = list(files)
-    parameters = dict(each for file in files for each in file.parameters)
-    for file in files:
-        yield from file.moved
-        for name, values, keywords in file.passed:
-            names = parameters.get(name, [])
-            yield from zip(names, values, strict=False)
-            yield from ((keyword, value) for keyword, value in keywords if keyword in names)
 
 
 class Kinds:
@@ -104,7 +92,7 @@ class Kinds:
             for kind, name in self._found_makers():
                 self._makers.setdefault(kind, set()).add(name)
                 self._all_makers.add(name)
-            for kind, name in (*self._found_variables(), *self._found_passed()):
+            for kind, name in self._found_variables():
                 self._variables.setdefault(kind, set()).add(name)
             if _size(self._makers) + _size(self._variables) == before:
                 break
@@ -151,8 +139,6 @@ class Kinds:
             return self.of_value(access.maker) == {kind}
         made = [(receiver, {kind_of(use.path)}) for use in self._made if use.target == receiver]
         made += [(each.chain[-1], self._made_by(each.chain[-1])) for each in self._called if each.target == receiver]
-        if kind == NEW_WRAPPER:
-            made += [(value.name, self.of_value(value)) for name, value in self._uses.passed if name == receiver]
         # A test for the release may choose between it and one of mpls.
         same = {kind, WRAPPER_OF_MPLS} if kind == NEW_WRAPPER else {kind}
         may_be = {name: same | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
@@ -202,11 +188,6 @@ class Kinds:
                 yield _MODELS_OPTIMIZER, access.target
         for access in self._called:
             yield from ((kind, access.target) for kind in self._made_by(access.chain[-1]))
-
-    def _found_passed(self) -> Iterator[tuple[str, str]]:
-        for target, value in self._uses.passed:
-            if NEW_WRAPPER in self.of_value(value):
-                yield NEW_WRAPPER, target
 
 
 def _size(names: Mapping[str, set[str]]) -> int:

@@ -1,4 +1,7 @@
-"""What the objects of a program are: by the path of what makes them, and in one file by all that is done with them."""
+"""What the objects of a program are: by the path of what makes them, and in one file by all that is done with them.
+
+A new kind of evidence that something is a wrapper is a method of `_Evidence`: `run`, `doctor` and `migrate` all ask it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import NamedTuple
 from mpls.names import Name, named
 from mpls.optimizer_members import SCALING_METHODS
 from mpls.program.meaning import NOTHING, Meanings
-from mpls.program.scopes import Binding, Function, Member, Region
+from mpls.program.scopes import Binding, Chain, Function, Member, Region, types_asked
 from mpls.program.tables import OPTIMIZERS, is_in
 
 __all__ = [
@@ -130,9 +133,13 @@ class Objects:
         meanings: what the names in it stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
         is_set: names that files set on objects other than `self`.
+        is_only: whether only that counts as a wrapper which is nothing else before.
     """
 
-    def __init__(self, meanings: Meanings, has_own_members: bool, is_set: frozenset[bytes]) -> None:
+    def __init__(
+        self, meanings: Meanings, has_own_members: bool, is_set: frozenset[bytes], *, is_only: bool = False
+    ) -> None:
+        self._is_only = is_only
         self.survey = meanings.survey
         self._meanings = meanings
         self._has_own_members = has_own_members
@@ -183,7 +190,7 @@ class Objects:
         if isinstance(node, ast.NamedExpr):
             return self._kind(node.value, region, depth + 1)
         if isinstance(node, ast.IfExp):
-            return _of_all([self._kind(each, region, depth + 1) for each in (node.body, node.orelse)])
+            return self._of_all([self._kind(each, region, depth + 1) for each in (node.body, node.orelse)])
         if isinstance(node, ast.Call):
             return self._of_call(node, region, depth)
         method = region.method()
@@ -195,6 +202,15 @@ class Objects:
             within = method.parent if is_self and method is not None else self._class_of(node.value, region)
             return Instance.UNKNOWN if within is None else self._of_attribute(within, node.attr, depth)
         return Instance.UNKNOWN
+
+    def _of_all(self, found: list[Instance]) -> Instance:
+        """Return what something is that may be each of these; a wrapper, if the others have no loss scale."""
+        kinds = set(found)
+        if not kinds or Instance.UNKNOWN in kinds or (kinds & {Instance.POLICY, Instance.OWN} and len(kinds) > 1):
+            return Instance.UNKNOWN
+        if self._is_only and len(kinds) > 1:
+            return Instance.UNKNOWN
+        return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()
 
     def _of_attribute(self, within: Region, name: str, depth: int) -> Instance:
         return self._of_bindings([*within.attributes.get(name, ()), *within.names.get(name, ())], depth)
@@ -230,7 +246,7 @@ class Objects:
             found.append(
                 self._kind(value, binding.region, depth + 1) if isinstance(value, ast.expr) else Instance.UNKNOWN
             )
-        return _of_all(found)
+        return self._of_all(found)
 
     def _of_self(self, method: Region) -> Instance:
         owner = None if method.parent is None else method.parent.owner
@@ -268,17 +284,9 @@ class Objects:
         if not isinstance(made, ast.FunctionDef) or made.decorator_list:
             return Instance.UNKNOWN
         returned = self.survey.returns.get(made, [])
-        return _of_all(
+        return self._of_all(
             [Instance.OTHER if value is None else self._kind(value, within, depth + 1) for value, within in returned]
         )
-
-
-def _of_all(found: list[Instance]) -> Instance:
-    """Return what something is that may be each of these; a wrapper, if the others have no loss scale."""
-    kinds = set(found)
-    if not kinds or Instance.UNKNOWN in kinds or (kinds & {Instance.POLICY, Instance.OWN} and len(kinds) > 1):
-        return Instance.UNKNOWN
-    return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()
 
 
 _Key = tuple[int, str]
@@ -345,7 +353,7 @@ class _Evidence:
             if read.name in SCALING_METHODS and not own:
                 yield _key(read.owner, read.region)
         for test, region in self._survey.type_tests:
-            types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+            types = types_asked(test)
             if types and all(_is_wrapper_class(each, region, self._meanings) for each in types):
                 yield _key(test.args[0], region)
 
@@ -365,15 +373,32 @@ class _Evidence:
 
     def _passed(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the parameters of the file's own functions and classes with what calls give them; None if unknown."""
+        called: list[tuple[ast.Call, Function, int, Region]] = []
         for name, calls in self._survey.calls.items():
             for call, region in calls:
                 bound = region.only(name)
                 made = None if bound is None else bound.value
                 function = _maker(made) if isinstance(made, ast.ClassDef) else made
-                inner = self._survey.bodies.get(function) if isinstance(function, Function) else None
-                if inner is not None and isinstance(function, Function):
-                    for parameter, value in _arguments(call, function, 1 if function is not made else 0):
-                        yield (id(inner), parameter), self._given(value, region)
+                if isinstance(function, Function):
+                    called.append((call, function, int(function is not made), region))
+        methods = self._methods()
+        places: list[Chain | Member] = [*self._survey.chains, *self._survey.loose]
+        for place in places:
+            # Of whatever object: it may be of the class.
+            method = methods.get(place.names[-1] if isinstance(place, Chain) else place.name)
+            if method is not None and place.call is not None:
+                called.append((place.call, method, 1, place.region))
+        for call, function, left_out, region in called:
+            for parameter, value in _arguments(call, function, left_out):
+                yield (id(self._survey.bodies[function]), parameter), self._given(value, region)
+
+    def _methods(self) -> dict[str, Function]:
+        """Return the methods that one class of the file alone has."""
+        found: dict[str, list[Function]] = {}
+        for function, region in self._survey.bodies.items():
+            if region.self_name:
+                found.setdefault(function.name, []).append(function)
+        return {name: each[0] for name, each in found.items() if len(each) == 1 and name != "__init__"}
 
     def _kept(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the attributes of the file's own classes with what is assigned to them; None if unknown."""

@@ -135,8 +135,9 @@ class Tree:
         # Surveys of the files that were asked for last; the first is the oldest.
         self._surveys: dict[str, tuple[Survey, int]] = {}
         self._absent: set[tuple[str, str]] = set()
-        # Names that a file sets on objects other than `self`.
-        self.is_set: set[bytes] = set()
+        # Names that files set on objects other than `self`, and the files that were not searched for such yet.
+        self._set: set[bytes] = set()
+        self._unsearched: list[_File] = []
         self.linked: weakref.WeakSet[_Linked] = weakref.WeakSet()
         self.shared = _Linked(self, {}, {}, None)
 
@@ -176,7 +177,7 @@ class Tree:
         file.imported = list(_imported(survey))
         file.added = folders_added(tree, file.key)
         file.does_something = _does_something(tree)
-        self.is_set |= names_set(content)
+        self._unsearched.append(file)
         words = Counter(_WORDS.findall(content))
         file.words = frozenset(words)
         file.has_lookups = not _LOOKUPS.isdisjoint(file.words) or _LOOKUP.search(content) is not None
@@ -184,6 +185,12 @@ class Tree:
         names = {name for name in names if not name.decode().startswith(_CALLED)}
         file.once = frozenset(name for name in names if words[name] == 1)
         return file
+
+    def is_set(self, name: str) -> bool:
+        """Return whether a file that was read sets an attribute of this name on something else than `self`."""
+        while self._unsearched:
+            self._set |= names_set(self._unsearched.pop().read())
+        return name.encode() in self._set
 
     def survey(self, file: _File) -> Survey:
         """Return the survey of a file, which is parsed again if it was forgotten."""
@@ -403,7 +410,7 @@ class _Linked:
 
     def is_set(self, name: str) -> bool:
         """Return whether a file that was read sets an attribute of this name on something else than `self`."""
-        return name.encode() in self._tree.is_set
+        return self._tree.is_set(name)
 
     def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
         """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""
@@ -411,6 +418,7 @@ class _Linked:
             return None if self._shared is None else self._shared.constant(file, names)
         key = (file, names)
         if key not in self._constants:
+            # Set first, because modules may import names from each other in a circle.
             self._constants[key] = None
             self._constants[key] = None if self.is_set(names[-1]) else self._of(file).constant(names)
         return self._constants[key]

@@ -27,6 +27,7 @@ __all__ = [
     "attribute_of",
     "chain_of",
     "chain_parts",
+    "types_asked",
 ]
 
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
@@ -273,6 +274,11 @@ def argument_names(arguments: ast.arguments) -> list[str]:
     return [each.arg for each in _all_arguments(arguments)]
 
 
+def types_asked(test: ast.Call) -> list[ast.expr]:
+    """Return the classes that a call of `isinstance` or `issubclass` asks for."""
+    return test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+
+
 def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None:
     """Return the nodes of a chain of attributes from its name on, and the names; None if it begins with no name."""
     parts: list[ast.expr] = []
@@ -306,7 +312,6 @@ class _Walker:
         self.module = self._new_region(None)
         self.bound: set[str] = set()
         self.members: list[Member] = []
-        self.moves: list[tuple[ast.expr, ast.expr, Region]] = []
         self.imports: list[Import] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
@@ -483,8 +488,6 @@ class _Walker:
         self.members += of_value
 
     def _assign(self, node: ast.Assign) -> None:
-        if isinstance(node.value, ast.Name | ast.Attribute):
-            self.moves += [(target, node.value, self._region) for target in node.targets]
         self._assigned(node.value, node.targets)
         if any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets):
             self.exported |= {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
@@ -506,8 +509,6 @@ class _Walker:
 
     def _items(self, values: ast.expr, target: ast.expr) -> None:
         """Visit what a loop goes through."""
-        items = [each for each in _items(values, target) if isinstance(each, ast.Name | ast.Attribute)]
-        self.moves += [(target, each, self._region) for each in items]
         outer = self._target_name
         if isinstance(target, ast.Name) and isinstance(values, _LITERALS):
             self._target_name = target.id
@@ -575,7 +576,7 @@ class Survey(_Walker):
     Attributes:
         chains: uses of names with the attributes that are read from them, in the order of the file.
         reads: reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have.
-        type_tests: calls of `isinstance`, with their scopes.
+        type_tests: calls of `isinstance` and `issubclass`, with their scopes.
         calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
         scales_of_configs: calls of which the item "loss_scale" is read, such as `opt.get_config()["loss_scale"]`.
@@ -586,7 +587,6 @@ class Survey(_Walker):
         strings: strings that may name a path of the API; docstrings are not among them.
         members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
         loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
-        moves: targets that are assigned names and attributes, with these, and their scopes.
         asserts: the tests of assertions, with their statements and scopes.
         type_comparisons: comparisons with `type(…)`, with their statements and scopes.
         is_cut: whether the file is nested too deeply to be read to the end.

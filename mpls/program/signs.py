@@ -313,9 +313,12 @@ def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             continue
         # An unknown object can only be this kind of wrapper if the program makes no other kind.
         can_be = NEW_WRAPPER in made and EXPERIMENTAL_WRAPPER not in made and kinds.is_unknown(access)
-        is_one = kinds.receiver_is(access, NEW_WRAPPER)
+        is_shown = (
+            access.is_wrapper and NEW_WRAPPER in made and made.isdisjoint((EXPERIMENTAL_WRAPPER, WRAPPER_OF_MPLS))
+        )
+        is_one = is_shown or kinds.receiver_is(access, NEW_WRAPPER)
         # Names like `optimizer` may be given to several things.
-        is_only = is_one and kinds.is_only(access, NEW_WRAPPER)
+        is_only = is_shown or (is_one and kinds.is_only(access, NEW_WRAPPER))
         what = _of_wrapper(access, can_be or is_one, is_only)
         if access.chain[-1] in _OF_LEGACY_WRAPPERS and kinds.receiver_is(access, WRAPPER_OF_MPLS):
             what = f"uses .{access.chain[-1]} of a wrapper"

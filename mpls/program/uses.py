@@ -10,9 +10,20 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.meaning import NOTHING, Meaning
-from mpls.program.objects import EXPERIMENTAL_WRAPPER, Instance, Objects, is_public, kind_of
+from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, Instance, Objects, is_public, kind_of
 from mpls.program.releases import Releases, State, is_switch, version_of_2
-from mpls.program.scopes import Chain, Function, Member, Region, Role, Statement, argument_names, attribute_of, chain_of
+from mpls.program.scopes import (
+    Chain,
+    Function,
+    Member,
+    Region,
+    Role,
+    Statement,
+    argument_names,
+    attribute_of,
+    chain_of,
+    types_asked,
+)
 
 __all__ = [
     "Access",
@@ -131,6 +142,7 @@ class Access(NamedTuple):
         is_set: whether the attribute is assigned.
         target: the last name of the variable or attribute that the result is assigned to.
         maker: the call that returns the object without a name.
+        is_wrapper: whether what the file does with the object shows that it is a wrapper.
     """
 
     chain: tuple[str, ...]
@@ -142,6 +154,7 @@ class Access(NamedTuple):
     is_set: bool = False
     target: str = ""
     maker: Value | None = None
+    is_wrapper: bool = False
 
 
 class Class(NamedTuple):
@@ -217,9 +230,6 @@ class FileUses:
         same: attributes that are asserted to be a certain object, by `assert a.b is c`.
         for_tf_2: assertions that TensorFlow is 2.
         scales: loss scales of experimental wrappers that it takes as objects.
-        parameters: its functions and classes, with the names of the parameters of a call.
-        passed: the values that calls of its own functions get, by position and by name.
-        moved: the last names of variables and attributes that are assigned others.
         modules: modules that it imports on every release, by absolute names, each with the conditions around the import
             that constants make false.
         switches: all such conditions.
@@ -238,9 +248,6 @@ class FileUses:
     same: list[Access] = field(default_factory=list)
     for_tf_2: list[Use] = field(default_factory=list)
     scales: list[ScaleUse] = field(default_factory=list)
-    parameters: list[tuple[str, list[str]]] = field(default_factory=list)
-    passed: list[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]] = field(default_factory=list)
-    moved: list[tuple[str, Value]] = field(default_factory=list)
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     switches: frozenset[str] = frozenset()
     is_eager: bool = False
@@ -287,11 +294,16 @@ class _File:
         self._survey = releases.survey
         self._shown = shown
         self._package = package
+        # What its objects are, if it has a word of wrappers.
+        self._objects: Objects | None = None
 
     def uses(self) -> FileUses:
         survey = self._survey
         found = FileUses(is_cut=survey.is_cut)
         found.uses = sorted((*self._imports(found), *self._chains(), *self._loose()), key=lambda use: use.where)
+        kinds = {kind_of(use.path) for use in found.uses}
+        if survey.reads or not kinds.isdisjoint((NEW_WRAPPER, EXPERIMENTAL_WRAPPER)):
+            self._objects = Objects(self._releases, False, frozenset(), is_only=True)
         found.accesses = list(self._accesses())
         found.classes = list(self._classes())
         found.returns = list(self._returns())
@@ -304,12 +316,8 @@ class _File:
             if chain.call is not None and chain.names[-1] == "assertIs":
                 found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
         rows = [row for row in (named(use.path) for use in found.uses) if row is not None]
-        has_old = any(kind_of(use.path) == EXPERIMENTAL_WRAPPER for use in found.uses)
-        if has_old and not any(map(is_public, rows)):
+        if EXPERIMENTAL_WRAPPER in kinds and not any(map(is_public, rows)):
             found.scales = list(self._scales())
-        found.parameters = list(self._parameters())
-        found.passed = list(self._passed())
-        found.moved = [(chain_of(target)[-1], self._value(value, region)) for target, value, region in survey.moves]
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
         return found
@@ -413,6 +421,9 @@ class _File:
             member.is_set,
             member.target,
             maker,
+            self._objects is not None
+            and inner is not node
+            and self._objects.of(member.owner, region) is Instance.WRAPPER,
         )
 
     def _value(self, node: ast.expr, region: Region) -> Value:
@@ -491,8 +502,7 @@ class _File:
 
     def _is_of_scale(self, test: ast.Call, region: Region) -> bool:
         """Return whether `isinstance` asks for a class of loss scales."""
-        types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
-        paths = [self._releases.possible(each, region) for each in types]
+        paths = [self._releases.possible(each, region) for each in types_asked(test)]
         return all(found and all(path.endswith("LossScale") for path, _ in found) for found in paths)
 
     # What is passed around.
@@ -554,9 +564,8 @@ class _File:
     def _checked(self) -> Iterator[tuple[str, str]]:
         for test, region in self._survey.type_tests:
             if getattr(test.func, "id", "") == "isinstance":
-                types = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
-                kinds = [kind_of(path) for each in types for path, _ in self._releases.possible(each, region)]
-                yield from ((chain_of(test.args[0])[-1], kind) for kind in kinds if kind)
+                found = [path for each in types_asked(test) for path, _ in self._releases.possible(each, region)]
+                yield from ((chain_of(test.args[0])[-1], kind) for kind in map(kind_of, found) if kind)
 
     def _types_compared(self) -> Iterator[Use]:
         for node, statement, region in self._survey.type_comparisons:
@@ -564,34 +573,6 @@ class _File:
             for side in (node.left, *node.comparators) if state.is_certain else ():
                 for path, _ in self._releases.possible(side, region):
                     yield Use(path, self._where(side), True, state.inside)
-
-    def _parameters(self) -> Iterator[tuple[str, list[str]]]:
-        for function in self._survey.bodies:
-            names = argument_names(function.args)
-            yield function.name, names[1:] if names[:1] == ["self"] else names
-        for owner in self._survey.classes:
-            for each in owner.body:
-                if isinstance(each, Function) and each.name == "__init__":
-                    yield owner.name, argument_names(each.args)[1:]
-
-    def _passed(self) -> Iterator[tuple[str, tuple[Value, ...], tuple[tuple[str, Value], ...]]]:
-        """Yield calls of functions by their names, and of methods of `self`, that may be the program's own."""
-        calls = [(call, region) for calls in self._survey.calls.values() for call, region in calls]
-        calls += [
-            (chain.call, chain.region)
-            for chain in self._survey.chains
-            if chain.call is not None and len(chain.names) == 2 and chain.names[0] == "self"
-        ]
-        for call, region in calls:
-            function = call.func
-            if isinstance(function, ast.Name):
-                is_builtin = region.holder(function.id) is None and not self._survey.stars
-                if is_builtin or self._releases.possible(function, region):
-                    continue
-            named = [(each.arg, self._value(each.value, region)) for each in call.keywords if each.arg is not None]
-            values = tuple(self._value(each, region) for each in call.args)
-            if values or named:
-                yield chain_of(function)[-1], values, tuple(named)
 
 
 def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:

@@ -122,6 +122,13 @@ FLOWS = [
             "async def f():\n    async for o in [L(a)]: o.momentum\nf()",
         )
     ),
+    ("what scales a loss", NEW + "def f(o):\n    o.get_scaled_loss(x)\n    o.momentum\nf(opt, *a)", _REPLACED),
+    (
+        "what isinstance finds to be of the class",
+        NEW + "L = tf.keras.mixed_precision.LossScaleOptimizer\ndef f(o):\n    if isinstance(o, L): o.rho",
+        _REPLACED,
+    ),
+    ("what compile gets", NEW + "m = make()\nm.compile(opt)\nm.optimizer.momentum", _REPLACED),
     # What is not followed.
     (
         "a class as a parameter",
@@ -132,6 +139,17 @@ FLOWS = [
     ("through a function of others", NEW + "import others\no = others.f(opt)\no.momentum", ""),
     # Nearly.
     ("what both have", NEW + "def f(o): return o.learning_rate\nf(opt)", ""),
+    ("what compile gets once", NEW + "m = make()\nm.compile(opt)\nm.compile(x)\nm.optimizer.momentum", ""),
+    (
+        "a method with another",
+        NEW + "class T:\n    def f(self, o): o.rho\n    def g(self): self.f(opt)\nT().f(other)",
+        "",
+    ),
+    (
+        "a method of two classes",
+        NEW + "class T:\n    def f(self, o): o.rho\nclass U:\n    def f(self, o): 0\nU().f(opt)",
+        "",
+    ),
     ("a loop with another", NEW + "for o in [opt, thing()]: o.momentum", ""),
     ("a loop over more", NEW + "for o in [opt, *others]: o.momentum", ""),
     ("a loop over both", NEW + "for o in (opt, tf.keras.optimizers.SGD()): o.momentum", ""),

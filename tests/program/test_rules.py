@@ -105,6 +105,9 @@ class RulesTest(unittest.TestCase):
         with program(main=main, **modules):
             (found,) = described("main.py")["programs"]
         self.assertEqual((found["options"], found["disagreements"]), ([], []))
+        circle = {"a": "from b import AMP", "b": "from a import AMP"}
+        with program(main=f"{TF}from a import AMP\nif AMP:\n    tf.Session()\n", **circle):
+            self.assertEqual([each["flag"] for each in described("main.py")["programs"][0]["options"]], ["--v1"])
         for change in ("config.AMP = config.C.AMP = config.ON = x", "setattr(config, 'AMP', setattr(config, 'ON', x))"):
             modules["other"] = f"from pkg import config\n{change}\n"
             with program(main=f"import other\n{main}", **modules):
