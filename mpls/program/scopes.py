@@ -51,7 +51,10 @@ _PASS_TARGET = frozenset(
         ast.GeneratorExp,
     )
 )
-_LITERALS = ast.List | ast.Tuple
+_LITERALS = (ast.List, ast.Tuple)
+# Of the kinds that are asked for most; unions take several times as long.
+_NAMES = (ast.Name, ast.Attribute)
+_PLAIN_FIELDS = frozenset(("arg", "attr", "conversion", "ctx", "id", "kind", "op", "ops", "simple", "type_comment"))
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -281,6 +284,8 @@ def types_asked(test: ast.Call) -> list[ast.expr]:
 
 def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None:
     """Return the nodes of a chain of attributes from its name on, and the names; None if it begins with no name."""
+    if isinstance(node, ast.Name):
+        return [node], (node.id,)
     parts: list[ast.expr] = []
     names: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -289,7 +294,9 @@ def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None
         node = node.value
     if not isinstance(node, ast.Name):
         return None
-    return [node, *parts[::-1]], (node.id, *names[::-1])
+    parts.append(node)
+    names.append(node.id)
+    return parts[::-1], tuple(names[::-1])
 
 
 class _Walker:
@@ -320,9 +327,11 @@ class _Walker:
         self.classes: dict[ast.ClassDef, Region] = {}
         self.bodies: dict[Function, Region] = {}
         self._region = self.module
-        self._statement: Statement | None = None
+        # The statement that is visited, None outside of all.
+        self._here: Statement = None  # type: ignore[assignment]
         self._target_name = ""
         self._is_set = False
+        self._fields_of: dict[type, tuple[str, ...]] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
             ast.Import: self._import,
             ast.ImportFrom: self._import,
@@ -360,19 +369,14 @@ class _Walker:
         self._regions.append(region)
         return region
 
-    @property
-    def _here(self) -> Statement:
-        assert self._statement is not None
-        return self._statement
-
     def _block(self, body: list[ast.stmt]) -> None:
-        outer = self._statement
+        outer = self._here
         for node in body:
-            self._statement = Statement(node, body, outer)
+            self._here = Statement(node, body, outer)
             # Not a docstring, or a string in place of a comment.
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 self._visit(node)
-        self._statement = outer
+        self._here = outer
 
     def _visit(self, node: ast.AST) -> None:
         if self._target_name and type(node) not in _PASS_TARGET:
@@ -384,17 +388,21 @@ class _Walker:
         if handler is not None:
             handler(node)
             return
-        for name in node._fields:
+        kind = type(node)
+        for name in self._fields_of.get(kind) or self._fields_in(kind):
             value = getattr(node, name, None)
             if isinstance(value, ast.AST):
-                # Operators and contexts have nothing in them.
-                if value._fields:
-                    self._visit(value)
+                self._visit(value)
             elif isinstance(value, list) and value:
                 if isinstance(value[0], ast.stmt):
                     self._block(value)
                 else:
                     self._all(value)
+
+    def _fields_in(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        """Return the fields of a kind of nodes that may have others in them; operators and contexts have none."""
+        found = self._fields_of[kind] = tuple(name for name in kind._fields if name not in _PLAIN_FIELDS)
+        return found
 
     def _all(self, nodes: Sequence[ast.AST | str | None]) -> None:
         for node in nodes:
@@ -640,7 +648,7 @@ class Survey(_Walker):
 
     def _in_role(self, node: ast.expr, role: Role) -> None:
         """Visit an expression that is used for something, or a tuple, list, union or subscript of such."""
-        if isinstance(node, ast.Name | ast.Attribute):
+        if isinstance(node, _NAMES):
             self._chain(node, role)
         elif isinstance(node, ast.Tuple | ast.List):
             for each in node.elts:
@@ -708,7 +716,7 @@ class Survey(_Walker):
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
-        if isinstance(function, ast.Name | ast.Attribute):
+        if isinstance(function, _NAMES):
             self._chain(function, Role.CALL, node)
         else:
             if isinstance(function, ast.Call):
@@ -748,7 +756,8 @@ class Survey(_Walker):
             self._choice = self._choice.outer
         else:
             self._all(arguments)
-        self._all([each.value for each in node.keywords])
+        for keyword in node.keywords:
+            self._visit(keyword.value)
 
     def _compare(self, node: ast.Compare) -> None:
         sides = (node.left, *node.comparators)
