@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 
 import mpls
 from mpls.cli.options import USAGE_ERROR
-from mpls.cli.running import PROGRAMS, has_program, run_and_wait, why_not
+from mpls.cli.running import PROGRAMS, end_as, has_program, run_and_wait, why_not
 from mpls.cli.standard_output import show, with_output
 from mpls.errors import printable
 from mpls.tracing.trace_writer import CannotTraceError, TraceWriter
@@ -38,11 +36,7 @@ def trace(options: argparse.Namespace, program_arguments: list[str]) -> int:
     recorded = {name: given[name] for name in SETTINGS} | {"path": writer.path, "part": writer.part}
     status = run_and_wait(options, program_arguments, recorded)
     wanted = _finish(writer, status)
-    if status < 0 and os.name != "nt":
-        # End by the signal that ended the program, as a shell expects it.
-        if signal.getsignal(-status) is not signal.SIG_DFL:
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+    end_as(status)
     return status or wanted
 
 

@@ -16,9 +16,11 @@ from mpls.cli.options import USAGE_ERROR, options_of_mpls
 from mpls.errors import printable
 from mpls.run import environment
 
-__all__ = ["PROGRAMS", "has_program", "run", "run_and_wait", "why_not"]
+__all__ = ["PROGRAMS", "end_as", "has_program", "run", "run_and_wait", "why_not"]
 
 PROGRAMS = "a script, -m and the name of a module, -c and code, or - for standard input"
+# Windows cannot replace a process.
+REPLACES_ITSELF = os.name != "nt"
 # The arguments of `install`.
 _SETTINGS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 
@@ -43,7 +45,7 @@ def why_not() -> str | None:
 def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     """Have Python replace this process, and run a program with the names back; or return the status of a refusal.
 
-    On Windows, which cannot replace a process, Python is a child of this one, and its exit status is returned.
+    On Windows, Python is a child of this process, and its exit status is returned.
 
     Args:
         options: the parsed command line.
@@ -53,12 +55,14 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     if refusal is not None:
         print(f"mpls run: {refusal}", file=sys.stderr)
         return USAGE_ERROR
-    if os.name != "nt":
+    if REPLACES_ITSELF:
         command, variables = _prepared(options, program_arguments, None)
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
         os.execve(command[0], command, variables)
-    return run_and_wait(options, program_arguments)
+    status = run_and_wait(options, program_arguments)
+    end_as(status)
+    return status
 
 
 def run_and_wait(
@@ -80,8 +84,17 @@ def run_and_wait(
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # A terminal sends Ctrl-C to the program too, which decides what becomes of it.
+            # A terminal sends Ctrl-C to the program too, which decides what becomes of it. A signal to this process
+            # alone cannot be told from it.
             continue
+
+
+def end_as(status: int) -> None:
+    """End by the signal that ended a program, as a shell expects it; return if none did."""
+    if status < 0 and os.name != "nt":
+        if signal.getsignal(-status) is not signal.SIG_DFL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
 
 
 def _prepared(
