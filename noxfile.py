@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+import tempfile
+
 import nox
 
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -73,6 +77,30 @@ def benchmark(session: nox.Session) -> None:
     """Measure what loss scaling costs; arguments after `--` go to the benchmark."""
     session.install(".[benchmark]")
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Write constraints/test.txt: the newest of all that the tests need, on each Python."""
+    session.install("uv")
+    target = pathlib.Path("constraints/test.txt")
+    (first,) = re.findall(r"^# .*\n", target.read_text(), re.MULTILINE)
+    options = ("--extra", "test", "--universal", "--python-version", "3.10", "--no-annotate", "--no-header")
+    newest = max((each for each in MATRIX if "rc" not in each), key=lambda each: int(each.partition(".")[2]))
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as framework:
+        print(f"tensorflow=={newest}.*", file=framework, flush=True)
+        command = ("uv", "pip", "compile", "pyproject.toml", *options, "--constraint", framework.name)
+        written = session.run(*command, silent=True, stderr=None)
+    target.write_text(first + str(written))
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Print the licences of all that the tests install, and ask the network for known vulnerabilities."""
+    session.install(".[test]", "--constraint", "constraints/test.txt")
+    session.install("pip-audit", "pip-licenses")
+    session.run("pip-licenses", "--order=license")
+    session.run("pip-audit", "--local", "--skip-editable")
 
 
 @nox.session
