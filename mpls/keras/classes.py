@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 import threading
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,21 @@ def _derived(
     # Some native wrappers have a metaclass.
     first, second = type(bases[0]), type(adapter)
     metaclass = first if issubclass(first, second) else type(first.__name__, (first, second), {})
+    copyreg.pickle(metaclass, _reduced)
     return metaclass(name, bases, namespace)
+
+
+def _reduced(cls: Any) -> Any:
+    """Return how pickle finds a class: by its name, or for a concrete one by the class that it was made for."""
+    if _ADAPTER not in vars(cls):
+        return cls.__qualname__
+    is_named_for_keras = "__class__" not in vars(cls)
+    return _unpickled, (vars(cls)[_CALLED], vars(cls)[_ADAPTER], is_named_for_keras)
+
+
+def _unpickled(called: Any, adapter: type[FamilyMembers], is_named_for_keras: bool) -> type:
+    found = concrete_class(called, adapter)
+    return found.__bases__[0] if is_named_for_keras else found
 
 
 def _name_in_release(called: Any, adapter: type[FamilyMembers]) -> str:

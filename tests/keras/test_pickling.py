@@ -71,6 +71,11 @@ MADE: dict[str, Callable[[], Any]] = {
     "of_old_fixed": lambda: of_old(lambda: 32.0, "2.0"),
     "of_old_own": lambda: of_old(Own),
 }
+FAMILIES: dict[str, Any] = {
+    "legacy": tf_keras.optimizers.legacy,
+    "new": tf_keras.optimizers,
+    "keras3": keras.optimizers,
+}
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda opt: pickle.loads(pickle.dumps(opt)),
     "oldest_protocol": lambda opt: pickle.loads(pickle.dumps(opt, protocol=0)),
@@ -186,6 +191,14 @@ class TfKerasTest(unittest.TestCase):
         self.assertEqual(state_of(copied), state_of(opt))
         copied.minimize(lambda: variable * np.inf, [variable])
         self.assertEqual((float(opt.loss_scale), float(copied.loss_scale)), (8.0, 4.0))
+
+
+class ClassesTest(unittest.TestCase):
+    @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in FAMILIES for c in (mpls.keras.LossScaleOptimizer, Sub)])
+    def test_those_of_instances(self, name: str, family: str, cls: Any) -> None:
+        opt = cls(FAMILIES[family].SGD(0.5))
+        for each in (cls, type(opt), opt.__class__):
+            self.assertIs(pickle.loads(pickle.dumps(each)), each)
 
 
 class LossScaleTest(unittest.TestCase):
