@@ -323,8 +323,8 @@ def is_run() -> None:
 
 def _tell_loaded_parts(*, is_installed: bool) -> None:
     """Tell parts of mpls that change frameworks, where a program has loaded them: they load TensorFlow."""
-    if "mpls.keras.own_files" in sys.modules:
-        from mpls.keras.own_files import recognise_while_installed
+    if "mpls.keras.marked_configs" in sys.modules:
+        from mpls.keras.marked_configs import recognise_while_installed
 
         recognise_while_installed(is_installed)
     if "mpls.experimental.compiling" in sys.modules and not is_installed:

@@ -81,7 +81,7 @@ from mpls.formats.wrapper_state import (
     DYNAMIC_CONFIG,
     GOOD_STEPS,
     MULTIPLIER,
-    OWN_SCALE_SETTINGS,
+    SCALE_OPTIONS,
     SEARCH_STEPS,
     STATE,
 )
@@ -864,7 +864,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         settings = self._settings()
         # The code decides on settings that are constants; only those of the originals must agree.
         given = state if isinstance(state, Mapping) else {}
-        own = {name: value for name, value in settings.items() if name in OWN_SCALE_SETTINGS}
+        own = {name: value for name, value in settings.items() if name in SCALE_OPTIONS}
         others = {name for name, value in own.items() if given.get(name, value) != value}
         state, surplus = without_surplus(state, {*names, *settings} - others)
         scale, good_steps = checked_dynamic(state, settings, optional=names)

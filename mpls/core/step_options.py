@@ -14,7 +14,7 @@ from mpls.formats.validity import without_effect
 from mpls.formats.wrapper_state import (
     DYNAMIC_CONFIG,
     ON_GIVE_UP,
-    OWN_SCALE_SETTINGS,
+    SCALE_OPTIONS,
 )
 
 _ANCHOR = "counted-steps"
@@ -196,7 +196,7 @@ def _switch(value: Any, subject: str) -> bool:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OF_LOSS_SCALES = {
-    **{name: f"DynamicLossScale({name}={{!r}})" for name in (*OWN_SCALE_SETTINGS, *DYNAMIC_CONFIG)},
+    **{name: f"DynamicLossScale({name}={{!r}})" for name in (*SCALE_OPTIONS, *DYNAMIC_CONFIG)},
     "skip_nonfinite": "FixedLossScale(128.0, skip_nonfinite={!r})",
     "initial_scale": "DynamicLossScale({!r})",
     "dynamic_growth_steps": "DynamicLossScale(increment_period={!r})",

@@ -13,7 +13,7 @@ from mpls.core import identifiers, releases
 from mpls.core.loss_scale import LossScale
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
-from mpls.keras.own_files import who_calls
+from mpls.keras.marked_configs import who_calls
 from mpls.keras.policy import AnyPolicy, restoring_everywhere, set_everywhere
 from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
 

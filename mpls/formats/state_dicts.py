@@ -8,7 +8,7 @@ from mpls.formats.wrapper_state import (
     AUTO,
     BAD_STEPS,
     COUNTS,
-    OWN_SCALE_SETTINGS,
+    SCALE_OPTIONS,
     SEARCH_STEPS,
     STATE_IN_CONFIGS,
 )
@@ -25,7 +25,7 @@ CLASS_NAME, WEIGHTS = "class_name", "weights"
 
 # The keys that only options bring, and the option, as code.
 OPTIONS_OF_KEYS = {
-    **{name: name for name in OWN_SCALE_SETTINGS},
+    **{name: name for name in SCALE_OPTIONS},
     BAD_STEPS: "hysteresis=2 or adjustable=True",
     SEARCH_STEPS: f"initial_scale={AUTO!r}",
     **dict.fromkeys(COUNTS, "count_steps=True"),

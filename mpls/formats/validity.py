@@ -26,8 +26,8 @@ from mpls.formats.wrapper_state import (
     FLOAT_EXTRAS,
     LARGEST_FIXED_SCALE,
     ON_GIVE_UP,
-    OWN_SCALE_SETTINGS,
-    OWN_STEP_SETTINGS,
+    SCALE_OPTIONS,
+    STEP_OPTIONS,
     WHOLE_EXTRAS,
     can_be_scale,
 )
@@ -162,16 +162,16 @@ def _is_bool(value: Any) -> bool:
 
 
 # Options of dynamic loss scales; the one that is left is of fixed ones.
-*OF_DYNAMIC_SCALES, _SKIPS = OWN_SCALE_SETTINGS
+*OF_DYNAMIC_SCALES, _SKIPS = SCALE_OPTIONS
 # The keys of the value of `OPTIONS_KEY`.
 OF_SETTINGS, OF_STATE = "settings", "state"
 # What may stand below them. An initial scale stands there if it is no number.
-OPTIONS = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
+OPTIONS = (*SCALE_OPTIONS, *STEP_OPTIONS)
 SETTINGS_OF_ENTRY = (*OPTIONS, "initial_scale")
 OPTION_VARIABLES = (*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS)
 _MOST_SKIPS = "max_consecutive_skips"
 # Options for which None is the same as leaving them out.
-_MAY_BE_NONE = (*OWN_SCALE_SETTINGS, "skip_counts_step", _MOST_SKIPS)
+_MAY_BE_NONE = (*SCALE_OPTIONS, "skip_counts_step", _MOST_SKIPS)
 # Options that say something about skipped steps.
 _OF_SKIPS = ("skip_counts_step", "track_overflows", _MOST_SKIPS, "check_unscaled")
 _DEFAULTS = {"track_overflows": False, "check_unscaled": False}

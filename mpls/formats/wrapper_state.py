@@ -37,7 +37,7 @@ INNER_KEYS = ("inner_optimizer", "optimizer")
 # Settings in the config of a wrapper of TF 2.4 and later, besides `inner_optimizer`.
 SETTINGS = ("dynamic", "initial_scale", "dynamic_growth_steps")
 # Those of mpls alone: of the loss scale, and of the optimizer's steps.
-OWN_SCALE_SETTINGS = (
+SCALE_OPTIONS = (
     "min_scale",
     "max_scale",
     "growth_factor",
@@ -47,7 +47,7 @@ OWN_SCALE_SETTINGS = (
     "adjustable",
     "skip_nonfinite",
 )
-OWN_STEP_SETTINGS = (
+STEP_OPTIONS = (
     "count_steps",
     "skip_counts_step",
     "track_overflows",

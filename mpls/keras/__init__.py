@@ -8,8 +8,8 @@ from mpls.importing.hooks import are_names_back as _are_names_back
 from mpls.keras import experimental_wrapper as experimental_wrapper
 from mpls.keras.files.loading import load_model
 from mpls.keras.files.saving import save_model
+from mpls.keras.marked_configs import recognise_while_installed as _recognise_while_installed
 from mpls.keras.optimizer import LossScaleOptimizer
-from mpls.keras.own_files import recognise_while_installed as _recognise_while_installed
 from mpls.keras.policy import Policy, global_policy, set_global_policy
 
 # The class name that files have for wrappers over new optimizers, as with tf_keras' own; not for users.

@@ -13,7 +13,7 @@ from mpls.core.loss_scale import LossScale
 from mpls.core.numbers import to_bool
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, telling_places
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
-from mpls.formats.wrapper_state import OLD_NAMES, OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS, SETTINGS
+from mpls.formats.wrapper_state import OLD_NAMES, SCALE_OPTIONS, SETTINGS, STEP_OPTIONS
 from mpls.keras.adapters import decided
 from mpls.keras.arguments import check_settings, is_translatable, may_skip, translate_loss_scale, translated
 from mpls.keras.configs import refuse_unknown_keys
@@ -95,7 +95,7 @@ class LossScaleOptimizer(PublicWrapper):
     ) -> None:
         given: Any = identifiers.deserialize(loss_scale) if isinstance(loss_scale, dict) else loss_scale
         values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        steps: dict[str, Any] = dict(zip(OWN_STEP_SETTINGS, (*values, enabled), strict=True))
+        steps: dict[str, Any] = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
         if releases.current().has_loss_scale_objects:
             given = _object(given)
             if loss_scales.never_skips(given):
@@ -127,7 +127,7 @@ class LossScaleOptimizer(PublicWrapper):
         known = {key: value for key, value in settings.items() if key != "loss_scale"}
         refuse_unknown_keys(PublicWrapper.__init__, known)
         if releases.current().has_loss_scale_objects:
-            steps = {name: known.pop(name) for name in OWN_STEP_SETTINGS if name in known}
+            steps = {name: known.pop(name) for name in STEP_OPTIONS if name in known}
             if known.keys() - {"name"}:
                 dynamic, initial_scale, growth_steps = (
                     known.get(name, name == SETTINGS[0] or None) for name in SETTINGS
@@ -151,7 +151,7 @@ class LossScaleOptimizer(PublicWrapper):
             optimizer: Any = cls(
                 optimizer=inner_optimizer,
                 loss_scale=_loss_scale_of(settings),
-                **{name: settings[name] for name in OWN_STEP_SETTINGS if name in settings},
+                **{name: settings[name] for name in STEP_OPTIONS if name in settings},
             )
         if "name" in settings:
             optimizer.name = settings["name"]
@@ -210,7 +210,7 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
 
 def _own(settings: dict[str, Any]) -> dict[str, Any]:
     """Return those of mpls alone that are the loss scale's."""
-    return {name: settings[name] for name in OWN_SCALE_SETTINGS if name in settings}
+    return {name: settings[name] for name in SCALE_OPTIONS if name in settings}
 
 
 def _given(steps: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mpls.formats.wrapper_state import WRAPPER_V3
 from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.calls import drop_missing_gradients, some_pairs
 from mpls.keras.family_members import delegated
-from mpls.keras.own_files import wrapped_optimizer_follows
+from mpls.keras.marked_configs import wrapped_optimizer_follows
 from mpls.keras.strategies import (
     as_pairs,
     building,

@@ -13,7 +13,7 @@ from mpls.core.counters import Stuck
 from mpls.core.loss_scale import never_skips
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
-from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, SETTINGS
+from mpls.formats.wrapper_state import SCALE_OPTIONS, SETTINGS
 from mpls.keras.adapters import adapter_for, decided
 from mpls.keras.arguments import (
     as_loss_scale,
@@ -28,7 +28,7 @@ from mpls.keras.calls import SCALING, ScalingCalls, noted_function, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, called_class, concrete_class, is_being_constructed, is_own
 from mpls.keras.configs import config_of_old, deserialize_inner, read_config, refuse_unknown_keys
 from mpls.keras.family_members import FamilyMembers, missing_members
-from mpls.keras.own_files import (
+from mpls.keras.marked_configs import (
     checked_options_of,
     checked_state,
     config_for_caller,
@@ -181,7 +181,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     ) -> None:
         adapter = _adapter_for(inner_optimizer)
         values = (min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable)
-        others = dict(zip(OWN_SCALE_SETTINGS, (*values, skip_nonfinite), strict=True))
+        others = dict(zip(SCALE_OPTIONS, (*values, skip_nonfinite), strict=True))
         of_scale = dynamic, initial_scale, dynamic_growth_steps
         if share_scale_with is None:
             settings = check_settings(*of_scale, others)

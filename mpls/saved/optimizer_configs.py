@@ -46,11 +46,11 @@ from mpls.formats.wrapper_state import (
     MULTIPLIER,
     NEVER,
     OPTIONS_KEY,
-    OWN_SCALE_SETTINGS,
-    OWN_STEP_SETTINGS,
+    SCALE_OPTIONS,
     SETTINGS,
     STATE_IN_CONFIGS,
     STATE_KEY,
+    STEP_OPTIONS,
     WRAPPER_FAMILIES,
     WRAPPER_WRITERS,
     WRAPPERS,
@@ -116,11 +116,11 @@ def _read_wrapper(
     key_of_inner = inner_key(settings)
     if LOSS_SCALE in settings:
         written_by = WRITERS_OF_OBJECTS
-        _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *OWN_STEP_SETTINGS))
+        _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *STEP_OPTIONS))
         loss_scale = _read_loss_scale(path, _at(place, LOSS_SCALE), settings[LOSS_SCALE])
     else:
         written_by = WRITERS_OF_SETTINGS
-        own = (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
+        own = (*SCALE_OPTIONS, *STEP_OPTIONS)
         of_keras_3 = ("name", *BASE_ARGUMENTS) if is_of_keras_3(settings, {}) else ()
         _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
         loss_scale = _read_settings(path, place, settings)
@@ -198,13 +198,13 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     settings = _dict(path, _at(place, "config"), content.get("config"))
     place = _at(place, "config")
     if name == "FixedLossScale":
-        _refuse_unknown(path, place, settings, (*FIXED_CONFIG, *OWN_SCALE_SETTINGS))
+        _refuse_unknown(path, place, settings, (*FIXED_CONFIG, *SCALE_OPTIONS))
         scale = number_of_config(path, _at(place, LOSS_SCALE_VALUE), settings.get(LOSS_SCALE_VALUE))
         return LossScaleRecord(False, scale=scale, initial_scale=scale)
     if name != "DynamicLossScale":
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
         raise broken(path, place.removesuffix("/config") + "/class_name", constraint, name, FROM_WRITER)
-    known = (*DYNAMIC_CONFIG, *OWN_SCALE_SETTINGS)
+    known = (*DYNAMIC_CONFIG, *SCALE_OPTIONS)
     _refuse_unknown(path, place, settings, known)
     initial = settings.get(INITIAL_LOSS_SCALE, DEFAULT_INITIAL_SCALE)
     growth = settings.get(INCREMENT_PERIOD, DEFAULT_GROWTH_STEPS)
@@ -261,14 +261,14 @@ def _options(
             raise broken(path, f"{place}/{OF_STATE}/{name}", constraint, value, FROM_WRITER)
     both = {**settings, **own}
     initial = both.get("initial_scale", both.get(INITIAL_LOSS_SCALE))
-    of_scale = {name: given[name] for name in OWN_SCALE_SETTINGS if given.get(name) is not None}
+    of_scale = {name: given[name] for name in SCALE_OPTIONS if given.get(name) is not None}
     if initial == AUTO and not dynamic:
         raise broken(path, f"{place}/{OF_SETTINGS}/initial_scale", "be a number for a fixed scale", AUTO, FROM_WRITER)
     _check_bounds(path, f"{place}/{OF_SETTINGS}", of_scale, initial)
     _check_bounds(path, f"{place}/{OF_STATE}", {**of_scale, **state}, None)
     if initial == AUTO:
         of_scale = {"initial_scale": AUTO, **of_scale}
-    of_steps = {name: given[name] for name in OWN_STEP_SETTINGS if given.get(name) is not None}
+    of_steps = {name: given[name] for name in STEP_OPTIONS if given.get(name) is not None}
     counts = {name: state[name] for name in COUNTS if name in state}
     variables = {name: value for name, value in state.items() if name not in counts}
     return {**of_scale, **variables}, of_steps, counts

@@ -13,7 +13,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.formats.wrapper_state import OWN_SCALE_SETTINGS, OWN_STEP_SETTINGS
+from mpls.formats.wrapper_state import SCALE_OPTIONS, STEP_OPTIONS
 
 HOME = mpls.keras.LossScaleOptimizer
 OTHERS = (
@@ -53,7 +53,7 @@ REST = re.compile(
 ROWS = [
     (f"{cls.__module__}_{cls.__name__}_{name}", cls, name)
     for cls in OTHERS
-    for name in (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS)
+    for name in (*SCALE_OPTIONS, *STEP_OPTIONS)
     if name in inspect.signature(cls).parameters
 ]
 
@@ -81,7 +81,7 @@ class WordsTest(unittest.TestCase):
         self.assertEqual(core_of(text), core_of(wanted))
 
     def test_every_option_is_at_home(self) -> None:
-        for name in (*OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS):
+        for name in (*SCALE_OPTIONS, *STEP_OPTIONS):
             self.assertTrue(text_of(HOME, name), name)
             self.assertTrue(any(row[2] == name for row in ROWS), name)
 

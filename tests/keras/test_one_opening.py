@@ -23,7 +23,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import loading
-from mpls.keras.own_files import wrapped_optimizer_follows
+from mpls.keras.marked_configs import wrapped_optimizer_follows
 from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 
 OPTIMIZERS = {

@@ -302,7 +302,7 @@ class FilesTest(_Comparing):
             config = tf_keras.optimizers.serialize(optimizer, use_legacy_format=True)
             config = json.loads(json.dumps(config, default=float))
             # As where mpls is not imported, which knows what it has written.
-            with mock.patch("mpls.keras.own_files.is_marked", return_value=False):
+            with mock.patch("mpls.keras.marked_configs.is_marked", return_value=False):
                 native = tf_keras.optimizers.deserialize(config, use_legacy_format=True)
             self.assertIsInstance(native, tf_keras.mixed_precision.LossScaleOptimizer)
             self.assertFalse(type(native).__module__.startswith("mpls"))

@@ -17,7 +17,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from mpls.keras import own_files
+from mpls.keras import marked_configs
 from tests.processes import process_environment
 
 FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
@@ -75,8 +75,8 @@ class SavingTest(unittest.TestCase):
             warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
             path = str(pathlib.Path(folder) / f"model{suffix}")
             mpls.keras.save_model(model, path)
-            own_files._let_go(own_files._USE)
-            self.addCleanup(own_files.recognise_own_files)
+            marked_configs._let_go(marked_configs._USE)
+            self.addCleanup(marked_configs.recognise_own_files)
             loaded = mpls.keras.load_model(path)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())

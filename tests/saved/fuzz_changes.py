@@ -17,9 +17,9 @@ from mpls.formats.wrapper_state import (
     FLOAT_EXTRAS,
     INNER_KEYS,
     OPTIONS_KEY,
-    OWN_SCALE_SETTINGS,
-    OWN_STEP_SETTINGS,
+    SCALE_OPTIONS,
     STATE_KEY,
+    STEP_OPTIONS,
     WHOLE_EXTRAS,
 )
 from tests.saved.fuzz_payloads import Canary, called_layer, payload
@@ -30,7 +30,7 @@ OTHERS: list[Any] = [None, True, False, "", "dynamic", "NaN", "\x00", "é" * 40,
 OTHERS += ["\ud800", "\x1b[31m", "\u202e\n\r", "../../x", "%s{0}", "Adam", "LossScaleOptimizerV3", "os>system"]
 KEYS = ["class_name", "config", "module", "registered_name", "name", "activation", "kernel_initializer", "loss", ""]
 KEYS += ["metrics", "optimizer", "learning_rate", "build_config", "layer", "cell", "vocabulary", "function", "dtype"]
-KEYS += [OPTIONS_KEY, STATE_KEY, *INNER_KEYS, *OWN_SCALE_SETTINGS, *OWN_STEP_SETTINGS]
+KEYS += [OPTIONS_KEY, STATE_KEY, *INNER_KEYS, *SCALE_OPTIONS, *STEP_OPTIONS]
 KEYS += [*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS, "settings", "state"]
 FLOATS = (0, 1, -1, 2.5, 1e-45, 1e38, float("inf"), float("nan"), 2.0**31, 2.0**62)
 # What marks structures of H5, of archives and of tables.

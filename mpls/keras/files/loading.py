@@ -30,8 +30,8 @@ from mpls.formats.wrapper_state import WRAPPER
 from mpls.keras.files.native_wrappers import native_wrappers_loadable
 from mpls.keras.files.optimizer_state import restore_optimizer
 from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
+from mpls.keras.marked_configs import reading_all_as_ours, wrapped_optimizer_follows
 from mpls.keras.optimizer import LossScaleOptimizer
-from mpls.keras.own_files import reading_all_as_ours, wrapped_optimizer_follows
 from mpls.saved.foreign_files import broken
 from mpls.saved.model_files import H5Model, ModelFile
 from mpls.saved.reading import opened_model

@@ -49,7 +49,7 @@ from mpls.keras.keras3.state import (
     variables_in_files,
     without_unknown,
 )
-from mpls.keras.own_files import who_calls, wrapped_optimizer_follows
+from mpls.keras.marked_configs import who_calls, wrapped_optimizer_follows
 from mpls.keras.strategies import (
     as_pairs,
     building,

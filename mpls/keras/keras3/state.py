@@ -18,7 +18,7 @@ from mpls.core.step_options import StepOptions
 from mpls.core.weights import plain
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, DYNAMIC_SCALE, SEARCH_STEPS, STATE, STEP_COUNTER
-from mpls.keras.own_files import reads_as_dynamic
+from mpls.keras.marked_configs import reads_as_dynamic
 from mpls.upstream import table
 from mpls.upstream.optimizers import averages_of
 
