@@ -864,7 +864,7 @@ def _agreed_until(comparison: Comparison, first: Difference) -> str:
 
 
 def _table(comparison: Comparison, first: Difference) -> list[str]:
-    """Return the steps around the first difference; a cell has one value where both runs have the same."""
+    """Return the steps around the first difference; a second row has what the new run has otherwise."""
     steps = comparison.pairing.steps[max(0, first.at - _AROUND) : first.at + _AROUND + 1]
     columns = list(_columns(comparison, first))
     header = ["", "step", *(name for name, _ in columns)]
@@ -872,11 +872,14 @@ def _table(comparison: Comparison, first: Difference) -> list[str]:
     for step in steps:
         mark = ">" if step is first.step else ""
         number = f"{step.old.step}" + (f" ({step.wrapper})" if len(comparison.old.wrappers) > 1 else "")
-        rows.append([mark, number, *(_both(cell(step.old), cell(step.new)) for _, cell in columns)])
+        pairs = [(cell(step.old), cell(step.new)) for _, cell in columns]
+        rows.append([mark, number, *(old for old, _ in pairs)])
+        if any(old != new for old, new in pairs):
+            rows.append(["", "new", *("" if old == new else new for old, new in pairs)])
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     table = [header, *rows]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    return [*lines, "where two values stand, they are those of the old and of the new run"]
+    return [*lines, 'a row "new" has the values of the new run that differ from those of the old run above it']
 
 
 def _columns(comparison: Comparison, first: Difference) -> Iterator[tuple[str, _Cell]]:
@@ -884,7 +887,7 @@ def _columns(comparison: Comparison, first: Difference) -> Iterator[tuple[str, _
     yield "count", lambda step: _shown(step.counter)
     if any(step.old.loss is not None for step in comparison.pairing.steps):
         yield "loss", lambda step: _shown(step.loss)
-    yield "non-finite", lambda step: _shown(step.nonfinite)
+    yield "inf, nan", lambda step: _shown(step.nonfinite)
     yield "applied", lambda step: _shown(step.applied)
     yield "|gradients|", lambda step: _shown(math.hypot(*step.gradient_norms))
     yield "|variables|", lambda step: _shown(math.hypot(*step.variable_norms))
@@ -894,7 +897,7 @@ def _columns(comparison: Comparison, first: Difference) -> Iterator[tuple[str, _
         # Other optimizers have other variables.
         wrapper = None if first.step is None or not has_several else first.step.wrapper
         yield (
-            "|this gradient|" if first.quantity == "gradients" else "|this variable|",
+            "|this one|",
             lambda step: _norm_at(step, first.quantity, at, wrapper),
         )
 
@@ -903,10 +906,6 @@ def _norm_at(step: TracedStep, quantity: str, at: int, wrapper: int | None) -> s
     if wrapper is not None and step.wrapper != wrapper:
         return ""
     return _shown((step.gradient_norms if quantity == "gradients" else step.variable_norms)[at])
-
-
-def _both(old: str, new: str) -> str:
-    return old if old == new else f"{old} / {new}"
 
 
 def _shown(value: float | bool | None) -> str:

@@ -18,7 +18,7 @@ from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
 from mpls.program.programs import Found, Reading, Tree, Unread
 from mpls.program.signs import old_policy
 from mpls.program.uses import Sign, Use, Where
-from mpls.report import with_progress
+from mpls.progress import with_progress
 
 __all__ = ["describe", "described", "doctor", "text_of"]
 
@@ -102,7 +102,7 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
     tree = Tree()
 
     def watched(files: list[str]) -> Iterator[str]:
-        return iter(files) if progress is None else with_progress(files, len(files), progress, few=_FEW)
+        return with_progress(files, len(files), progress, few=_FEW)
 
     with without_collector():
         for path in dict.fromkeys(paths):

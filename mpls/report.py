@@ -1,21 +1,13 @@
-"""What `mpls run --report` prints; progress bars for the terminal."""
+"""What `mpls run --report` prints."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TextIO, TypeVar
 
 from mpls.names import Name
 from mpls.program.files import current_folder
 
-__all__ = ["Report", "with_progress"]
-
-_HEADER = ("where", "historical name", "releases", "today")
-_T = TypeVar("_T")
-_WIDTH = 30
-_SECONDS = 0.1
+__all__ = ["Report"]
 
 
 class Report:
@@ -31,41 +23,10 @@ class Report:
         self._touched[file.removeprefix(self._here), line, name.path] = name
 
     def lines(self) -> list[str]:
-        """Return the lines of the table, which has a row for each name and line of the program."""
+        """Return the lines to print: for each line of the program its names, and what to write today."""
         if not self._touched:
             return ["mpls run: no historical name was read"]
-        rows = [
-            (f"{file}:{line}", path, name.releases, name.today)
-            for (file, line, path), name in sorted(self._touched.items())
-        ]
-        return _columns(_HEADER, rows)
-
-
-def _columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table, its columns two spaces apart."""
-    lines = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]
-
-
-def with_progress(items: Iterable[_T], number: int, stream: TextIO, *, few: int) -> Iterator[_T]:
-    """Yield items, and show on a terminal how many of them are done.
-
-    Args:
-        items: what is done.
-        number: how many there are.
-        stream: where the bar is shown, if it is a terminal.
-        few: fewer are done before one could read it.
-    """
-    if number < few or not stream.isatty():
-        yield from items
-        return
-    shown = 0.0
-    for done, item in enumerate(items, 1):
-        yield item
-        if time.monotonic() - shown > _SECONDS:
-            shown = time.monotonic()
-            filled = _WIDTH * done // number
-            print(f"\r[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{number}", end="", file=stream, flush=True)
-    # Erase the line.
-    print("\r\x1b[K", end="", file=stream, flush=True)
+        lines = ["mpls run: the historical names that the program has read, and what to write today"]
+        for (file, line, path), name in sorted(self._touched.items()):
+            lines += [f"{file}:{line}  {path} ({name.releases})", f"    {name.today}"]
+        return lines

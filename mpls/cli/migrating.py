@@ -34,7 +34,7 @@ from mpls.program.choices import pins_of
 from mpls.program.files import MAX_BYTES_OF_RUN, Folder, absolute, current_folder, without_collector
 from mpls.program.notebooks import notebook
 from mpls.program.programs import Found, Program, Reading, Tree
-from mpls.report import with_progress
+from mpls.progress import with_progress
 
 __all__ = ["migrate"]
 

@@ -6,7 +6,9 @@ It imports neither TensorFlow nor Keras, runs no code from the file, opens no fi
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -30,6 +32,7 @@ from mpls.formats.file_kinds import (
 from mpls.formats.object_graph import GRAPH_KEY, WRITERS_OF_LAYOUT, WRITERS_OF_OLD_LAYOUT
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
+from mpls.progress import with_progress
 from mpls.saved.bundles import Bundle
 from mpls.saved.checkpoints import ObjectCheckpoint
 from mpls.saved.foreign_files import FROM_WRITER, NotAnArtefactError, broken, parse_json, read_bytes, size_of
@@ -124,14 +127,16 @@ def in_memory(record: FileRecord) -> FileRecord:
     """Return a record whose arrays need no open file."""
     if not record.optimizers:
         return record
+    of_all = [variable for each in record.optimizers for variable in each.variables]
+    # Gigabytes take seconds: they are read, and their checksums are computed.
+    loaded = (replace(variable, slots=_arrays(variable.slots)) for variable in of_all)
+    shown = with_progress(loaded, len(of_all), sys.stderr, after=1.0)
     optimizers = [
-        replace(
-            each,
-            variables=[replace(variable, slots=_arrays(variable.slots)) for variable in each.variables],
-            others=_arrays(each.others),
-        )
+        replace(each, variables=list(itertools.islice(shown, len(each.variables))), others=_arrays(each.others))
         for each in record.optimizers
     ]
+    # The bar is erased at the end.
+    next(shown, None)
     return replace(record, optimizers=optimizers)
 
 

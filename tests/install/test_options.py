@@ -226,7 +226,7 @@ class ProgramsTest(unittest.TestCase):
                     is_replaced = "--replace-existing" in options
                     self.assertEqual(found, ["CLASS True"] * len(classes) if is_replaced else classes)
                     is_reported = (
-                        re.search(r"^program.py:\d+ +tf\.[\w.]+ +\d", process.stderr, re.MULTILINE) is not None
+                        re.search(r"^program.py:\d+ +tf\.[\w.]+ \(\d", process.stderr, re.MULTILINE) is not None
                     )
                     self.assertEqual(is_reported, "--report" in options, process.stderr[-2000:])
 

@@ -480,10 +480,9 @@ class NamesTest(unittest.TestCase):
             ],
         )
 
-        report = [line.split() for line in process.stderr.splitlines() if line.startswith(("where", "program.py"))]
-        places = [line[0] for line in report]
-        self.assertEqual(places, ["where", "program.py:7", "program.py:20"])
+        report = process.stderr[process.stderr.index("mpls run: the historical names") :].splitlines()
+        self.assertEqual([line.split()[0] for line in report[1::2]], ["program.py:7", "program.py:20"])
         manager = "FixedLossScaleManager"
-        self.assertEqual(
-            report[1][1:], [f"tf.contrib.mixed_precision.{manager}", "1.13", "to", "1.15", f"mpls.contrib.{manager}"]
-        )
+        self.assertEqual(report[1], f"program.py:7  tf.contrib.mixed_precision.{manager} (1.13 to 1.15)")
+        self.assertEqual(report[2], f"    mpls.contrib.{manager}")
+        self.assertLessEqual(max(map(len, report)), 100)

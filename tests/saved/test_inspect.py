@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import pathlib
 import re
@@ -74,6 +75,26 @@ class InspectTest(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_progress_is_shown_on_a_terminal_and_erased(self) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        (path, *_) = [path_of(folder) for folder in ARTEFACTS if len(read(path_of(folder)).optimizers[0].variables) > 1]
+        # As if each look at the clock were two seconds after the last.
+        clock = mock.patch("time.monotonic", side_effect=itertools.count(0, 2))
+        with clock, contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(Terminal()) as err:
+            main(["inspect", path])
+        self.assertRegex(err.getvalue(), r"^\r\[#*\.*\] 1/(\d+).*\] \1/\1\r\x1b\[K$")
+        with (
+            clock,
+            contextlib.redirect_stdout(io.StringIO()) as piped,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            main(["inspect", path])
+        self.assertEqual((err.getvalue(), piped.getvalue()), ("", out.getvalue()))
+        self.assertNotIn("\r", out.getvalue())
 
     def test_schema(self) -> None:
         paths = [path_of(folder) for folder in ARTEFACTS] + [str(path) for path in CONFIGS]

@@ -1,0 +1,42 @@
+"""Progress bars, on terminals only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TextIO, TypeVar
+
+__all__ = ["with_progress"]
+
+_T = TypeVar("_T")
+_WIDTH = 30
+_SECONDS = 0.1
+
+
+def with_progress(
+    items: Iterable[_T], number: int, stream: TextIO | None, *, few: int = 2, after: float = 0.0
+) -> Iterator[_T]:
+    """Yield items, and show on a terminal how many of them are done.
+
+    Args:
+        items: what is done.
+        number: how many there are.
+        stream: where the bar is shown, if it is a terminal; None for nowhere.
+        few: fewer are done before one could read it.
+        after: seconds until it is shown.
+    """
+    if number < few or stream is None or not stream.isatty():
+        yield from items
+        return
+    is_shown, last = False, time.monotonic() + after - _SECONDS
+    try:
+        for done, item in enumerate(items, 1):
+            yield item
+            if time.monotonic() - last > _SECONDS:
+                is_shown, last = True, time.monotonic()
+                filled = _WIDTH * done // number
+                print(f"\r[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{number}", end="", file=stream, flush=True)
+    finally:
+        if is_shown:
+            # Erase the line.
+            print("\r\x1b[K", end="", file=stream, flush=True)
