@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -171,13 +172,31 @@ def error_text(subject: str, constraint: str, got: object, advice: str, anchor: 
         subject: the public name, and the argument after a colon: `"FixedLossScale: loss_scale_value"`.
         constraint: the condition, as it follows the word "must": `"be at least 1"`.
         got: the offending value, of which the repr and the type are shown; or a description, `Described("nothing")`.
-        advice: the remedy, as code.
+        advice: the remedy; where it begins with code, as `growth_factor=2.0` does, "Write" is put before it.
         anchor: the section of the documentation that explains it.
     """
     # The repr of an array, and the advice, may have several lines.
-    text = got if isinstance(got, Described) else f"{_short_repr(got)} ({type(got).__name__})"
+    text = got if isinstance(got, Described) else f"{short_repr(got)} ({type(got).__name__})"
     shown, advice = ("\n".join(map(printable, each.split("\n"))) for each in (text, advice))
-    return f"{printable(subject)} must {printable(constraint)}; got {shown}. {advice}. See mpls docs {anchor}"
+    verb = "Write " * _begins_with_code(advice)
+    end = "" if advice.endswith("?") else "."
+    return f"{printable(subject)} must {printable(constraint)}; got {shown}. {verb}{advice}{end} See mpls docs {anchor}"
+
+
+def _begins_with_code(text: str) -> bool:
+    """Return whether a text begins with a call, an assignment or a number."""
+    # Imported only here, as mpls is imported whenever Python starts under `mpls run`.
+    import re
+
+    return re.match(r"[\w.]+(\(| = |=)|\d", text) is not None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the question whether one of the known words was meant, if one is similar; else an empty text."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 def printable(text: str) -> str:
@@ -190,7 +209,8 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
-def _short_repr(value: object, limit: int = 200) -> str:
+def short_repr(value: object, limit: int = 200) -> str:
+    """Return the repr of a value, cut off where it is long."""
     try:
         text = repr(value)
     except RecursionError:

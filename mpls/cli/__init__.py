@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mpls.cli.options import USAGE_ERROR, parser, split
 from mpls.cli.standard_output import show, with_output
-from mpls.errors import MplsError, printable
+from mpls.errors import MplsError, did_you_mean, printable
 
 __all__ = ["main"]
 
@@ -21,12 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     whole = parser()
     commands = [*_READING, "run", "trace"]
     if head and not head[0].startswith("-") and head[0] not in commands:
-        whole.error(f"no command {printable(head[0])!r}{_nearest(head[0], commands)}")
+        whole.error(f"no command {printable(head[0])!r}. {did_you_mean(head[0], commands)}".rstrip())
     options, unknown = whole.parse_known_args(head)
     if unknown:
         command = getattr(options, "parser", whole)
-        near = _nearest(unknown[0].partition("=")[0], list(command._option_string_actions))
-        command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        near = did_you_mean(unknown[0].partition("=")[0], command._option_string_actions)
+        command.error(f"unrecognized arguments: {' '.join(unknown)}. {near}".rstrip())
     if options.command is None:
         whole.print_help(sys.stderr)
         return USAGE_ERROR
@@ -114,13 +114,6 @@ def _compare(options: argparse.Namespace) -> int:
         _say(f"mpls compare: {printable(str(error))}. See mpls docs proof")
         return USAGE_ERROR
     return {SAME_BITS: 0, DIFFERENT: 1, SAME_UP_TO_ROUNDING: 3}[comparison.verdict]
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(word, known, 1)
-    return f". Did you mean {near[0]}?" if near else ""
 
 
 def _say(text: str) -> None:

@@ -21,7 +21,7 @@ from mpls.core.state_checks import (
     warn_of_surplus,
     without_surplus,
 )
-from mpls.core.step_options import ReadOnly, read_only
+from mpls.core.step_options import ReadOnly, explained_arguments, read_only
 from mpls.core.weights import Lock, in_graph_of, plain, read_values, write_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
 from mpls.formats.state_dicts import (
@@ -36,6 +36,23 @@ from mpls.formats.state_dicts import (
 )
 from mpls.formats.validity import check_good_steps, check_scale, is_number
 from mpls.formats.wrapper_state import BAD_STEPS, MULTIPLIER, STATE_OF_MANAGERS
+
+# The arguments of a manager, by the names that they have elsewhere.
+ARGUMENTS = {
+    "min_scale": "min_scale",
+    "max_scale": "max_scale",
+    "consecutive_hysteresis": "consecutive_hysteresis",
+    "growth_factor": "incr_ratio",
+    "multiplier": "incr_ratio",
+    "backoff_factor": "decr_ratio",
+    "hysteresis": "decr_every_n_nan_or_inf",
+    "initial_scale": "init_loss_scale",
+    "initial_loss_scale": "init_loss_scale",
+    "growth_steps": "incr_every_n_steps",
+    "dynamic_growth_steps": "incr_every_n_steps",
+    "increment_period": "incr_every_n_steps",
+}
+_PLACES = {name: f"{own}={{!r}}" for name, own in ARGUMENTS.items() if name != own}
 
 
 def _bound(name: str, doc: str) -> ReadOnly:
@@ -234,6 +251,7 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
     # As of `DynamicLossScale`.
     _times_set = 0
 
+    @explained_arguments("ExponentialUpdateLossScaleManager", _PLACES, "contrib")
     def __init__(
         self,
         init_loss_scale: SupportsFloat,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 
 import tensorflow as tf
 
-from mpls.contrib.managers import ExponentialUpdateLossScaleManager, FixedLossScaleManager
+from mpls.contrib.managers import ARGUMENTS, ExponentialUpdateLossScaleManager, FixedLossScaleManager
 from mpls.core.counters import Stuck, load_with_counts, with_counts
 from mpls.core.dynamic import SettingMembers
 from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
-from mpls.core.step_options import checked_options, read_only, telling_places
+from mpls.core.step_options import checked_options, explained_arguments, read_only
 from mpls.core.weights import in_graph_of
 from mpls.core.wrapper_members import Counted
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
@@ -40,25 +40,10 @@ class Manager(Protocol):
         """Update the loss scale after a step."""
 
 
-# The arguments of managers for settings of other loss scales, as code.
-_ARGUMENTS = {
-    "min_scale": "min_scale",
-    "max_scale": "max_scale",
-    "consecutive_hysteresis": "consecutive_hysteresis",
-    "growth_factor": "incr_ratio",
-    "multiplier": "incr_ratio",
-    "backoff_factor": "decr_ratio",
-    "hysteresis": "decr_every_n_nan_or_inf",
-    "initial_scale": "init_loss_scale",
-    "initial_loss_scale": "init_loss_scale",
-    "growth_steps": "incr_every_n_steps",
-    "dynamic_growth_steps": "incr_every_n_steps",
-    "increment_period": "incr_every_n_steps",
-}
 _PLACES = {
     **{
         name: f"Pass it to the manager: LossScaleOptimizer(opt, ExponentialUpdateLossScaleManager(..., {own}={{!r}}))"
-        for name, own in _ARGUMENTS.items()
+        for name, own in ARGUMENTS.items()
     },
     "adjustable": "Change a scale by manager.load_state_dict({{**manager.state_dict(), 'scale': 64.0}})",
     "skip_nonfinite": "With every manager, a step with non-finite gradients is skipped",
@@ -109,7 +94,7 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
 
     skip_nonfinite = read_only("skip_nonfinite", lambda _: True, "Always True: each manager skips such steps.")
 
-    @telling_places("LossScaleOptimizer", _PLACES, "contrib")
+    @explained_arguments("LossScaleOptimizer", _PLACES, "contrib")
     def __init__(
         self,
         opt: Any,

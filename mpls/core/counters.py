@@ -769,11 +769,15 @@ class StepRecord(Stateful, _Base):
         place = tf.where(number > 0, tf.argmax(bad, output_type=tf.int32), len(names))
         is_elsewhere = tf.not_equal(tf.range(len(names) + 1), place)
         others = tf.maximum(number - 1, 0)
-        of_losses = ["The loss itself was not finite in so many of them:", losses] if is_loss_known else [_UNKNOWN]
-        head = "LossScaleOptimizer: steps in a row that were skipped, as gradients were not finite:"
+        of_losses = ["The loss itself was not finite in this many of them:", losses] if is_loss_known else [_UNKNOWN]
+        head = (
+            "LossScaleOptimizer skipped more steps in a row than max_consecutive_skips, as gradients were not finite:"
+        )
+        of_scales = "The scales of the last steps (0: no step):"
         # Tensors that the assertions share.
-        facts_first = [tf.convert_to_tensor(each) for each in (head, skips, *of_losses, "Last scales:", scales)]
-        named = [tf.constant(f"Variable: {name}, and so many others:") for name in [*names, "not known"]]
+        facts_first = [tf.convert_to_tensor(each) for each in (head, skips, *of_losses, of_scales, scales)]
+        texts = [f"The gradient of {name} was not finite, and those of this many other variables:" for name in names]
+        named = [tf.constant(text) for text in [*texts, "Number of variables whose gradients were not finite:"]]
         checks = []
         for cause, is_cause in cause_of(known).items():
             advice = f"{_advice(cause, is_loss_known, True)} opt.check_skips() names all variables. {_SEE}"

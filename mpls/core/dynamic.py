@@ -43,7 +43,7 @@ from mpls.core.state_checks import (
     warn_of_surplus,
     without_surplus,
 )
-from mpls.core.step_options import ReadOnly, read_only, refuse_assignment, without_idle
+from mpls.core.step_options import ReadOnly, explained_arguments, read_only, refuse_assignment, without_idle
 from mpls.core.weights import (
     in_graph_of,
     plain,
@@ -93,6 +93,19 @@ sys.modules.update({f"mpls.core.{name}": sys.modules[__name__] for name in ("sca
 _ANCHOR = "bounds-and-dynamics"
 _SUBJECT = "configure"
 _Self = TypeVar("_Self", bound="DynamicLossScale")
+# What to write in place of arguments of wrappers.
+_PLACES = {
+    "initial_scale": "initial_loss_scale={!r}",
+    "dynamic_growth_steps": "increment_period={!r}",
+    "growth_steps": "increment_period={!r}",
+}
+NOT_CONFIGURED = {
+    "initial_scale": "set_scale({!r})",
+    "dynamic_growth_steps": "configure(growth_steps={!r})",
+    "increment_period": "configure(growth_steps={!r})",
+    "consecutive_hysteresis": "Pass it to the constructor",
+    "adjustable": "Pass it to the constructor",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,8 +234,8 @@ def _in_range(setting: str, advice: str) -> Callable[[Any, str], float]:
 
 
 _CHECKS = {
-    "min_scale": _in_range("min_scale", "0.5"),
-    "max_scale": _in_range("max_scale", "0.5"),
+    "min_scale": _in_range("min_scale", "min_scale=0.5"),
+    "max_scale": _in_range("max_scale", "max_scale=2.0**24"),
     "growth_factor": _in_range("growth_factor", "growth_factor=2.0"),
     "backoff_factor": _in_range("backoff_factor", "backoff_factor=0.5"),
     "hysteresis": lambda value, subject: to_whole(value, subject, "hysteresis=2", _ANCHOR, least=1),
@@ -375,6 +388,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     # How often the program has set the scale, so that messages do not take it for steps.
     _times_set = 0
 
+    @explained_arguments("DynamicLossScale", _PLACES)
     def __init__(
         self,
         initial_loss_scale: SupportsFloat | str = 2**15,
@@ -699,6 +713,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
             self._times_set += 1
 
+    @explained_arguments(_SUBJECT, NOT_CONFIGURED)
     def configure(
         self,
         *,

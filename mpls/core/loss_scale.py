@@ -30,7 +30,7 @@ from mpls.core.state_checks import (
     warn_of_surplus,
     without_surplus,
 )
-from mpls.core.step_options import read_only
+from mpls.core.step_options import explained_arguments, read_only
 from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, in_graph_of, plain, write_values
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS, fixed_state
@@ -204,6 +204,10 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         `DynamicLossScale` and silently ignored it for other subclasses.
     """
 
+    # Users' subclasses may define a constructor that does not call this one.
+    _skips_in_a_row = 0
+    _has_told_of_skips = False
+
     def __init__(self) -> None:
         check_when_attached(self)
         self._variables = Weights()
@@ -373,6 +377,7 @@ class FixedLossScale(LossScale, _FixedBase):
 
     _skip_nonfinite = False
 
+    @explained_arguments("FixedLossScale", {"initial_scale": "loss_scale_value={!r}"}, "fixed-scales")
     def __init__(self, loss_scale_value: SupportsFloat, *, skip_nonfinite: bool = False) -> None:
         super().__init__()
         subject = "FixedLossScale: loss_scale_value"
@@ -502,6 +507,40 @@ def floor_of(loss_scale: Any) -> Any:
     if isinstance(loss_scale, LossScale):
         return loss_scale._floor()
     return fixed_value_of(loss_scale) if is_fixed(loss_scale) else DEFAULT_MIN_SCALE
+
+
+# How many steps in a row are skipped before a warning: where the scale cannot fall, and where it falls.
+_FEW_SKIPS, _MANY_SKIPS = 3, 20
+
+
+def note_applied(loss_scale: Any) -> None:
+    """Note that a step is applied, for `tell_of_skips`."""
+    if isinstance(loss_scale, LossScale) and loss_scale._skips_in_a_row:
+        loss_scale._skips_in_a_row = 0
+
+
+def tell_of_skips(loss_scale: Any) -> None:
+    """Note that a step was skipped in eager mode; warn once if many were in a row, or the scale cannot fall any more.
+
+    In a graph this would take ops in each step, where `max_consecutive_skips` asks for them.
+    """
+    if not isinstance(loss_scale, LossScale):
+        return
+    loss_scale._skips_in_a_row = skips = loss_scale._skips_in_a_row + 1
+    if loss_scale._has_told_of_skips or skips < _FEW_SKIPS:
+        return
+    scale = float(plain(read(loss_scale)))
+    is_at_floor = scale <= float(loss_scale._floor())
+    if not is_at_floor and skips < _MANY_SKIPS:
+        return
+    loss_scale._has_told_of_skips = True
+    of_scale = "has reached its floor" if is_at_floor else "has fallen each time"
+    advise_user(
+        f"LossScaleOptimizer: the last {skips} steps were all skipped, as gradients were infinite or NaN, and the loss "
+        f"scale {of_scale}: it is {scale:g}. Nothing is learned in such steps. Pass max_consecutive_skips=20: the "
+        "optimizer then stops, and says why. See mpls docs the-scale-is-stuck-at-its-floor",
+        MplsWarning,
+    )
 
 
 def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:

@@ -11,7 +11,16 @@ from mpls.core import fast
 from mpls.core.counters import Known, StepNotes, StepRecord
 from mpls.core.fast import Stacks, group, one_of
 from mpls.core.gradients import values_of, with_values
-from mpls.core.loss_scale import LossScale, decide_step, floor_of, never_skips, read, warn_if_updated
+from mpls.core.loss_scale import (
+    LossScale,
+    decide_step,
+    floor_of,
+    never_skips,
+    note_applied,
+    read,
+    tell_of_skips,
+    warn_if_updated,
+)
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream.tensorflow import captured, hidden_from_xla
 
@@ -130,13 +139,17 @@ def _update_and_apply(
         with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
             advanced = decision.advance(False)
         floor = floor_of(loss_scale) if wants_scale else None
-        return group(advanced, hooks.skip(), notes and notes.skipped(unpack, known, scale, floor))
+        done = group(advanced, hooks.skip(), notes and notes.skipped(unpack, known, scale, floor))
+        # With `max_consecutive_skips`, the user is told in another way.
+        if tf.executing_eagerly() and not wants_scale:
+            tell_of_skips(loss_scale)
+        return done
 
-    done = one_of(
-        decision.should_apply,
-        lambda: group(decision.advance(True), apply(unpack()), notes and notes.applied()),
-        skip,
-    )
+    def take() -> Any:
+        note_applied(loss_scale)
+        return group(decision.advance(True), apply(unpack()), notes and notes.applied())
+
+    done = one_of(decision.should_apply, take, skip)
     return done if decision.update_op is None else group(done, decision.update_op)
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from mpls.core.numbers import to_bool, to_whole
-from mpls.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError, MplsWarning, error_text, warn_user
+from mpls.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    Described,
+    MissingAttributeError,
+    MplsWarning,
+    did_you_mean,
+    error_text,
+    short_repr,
+    warn_user,
+)
 from mpls.formats.validity import without_effect
 from mpls.formats.wrapper_state import (
     DYNAMIC_CONFIG,
@@ -71,7 +81,7 @@ def refuse_assignment(owner: Any, name: str, value: Any) -> NoReturn:
     """
     cls = type(owner).__name__
     constraint, advice = "be given to the constructor", f"{cls}(..., {name}=...)"
-    # Of what another object's constructor takes, `telling_places` knows where it belongs.
+    # Of what another object's constructor takes, `explained_arguments` knows where it belongs.
     place = getattr(type(owner).__init__, "places", {}).get(name)
     if place is not None:
         constraint, advice = "not be set here", place.format(value)
@@ -203,31 +213,61 @@ _OF_LOSS_SCALES = {
 }
 
 
-def telling_places(
-    subject: str, places: Mapping[str, str] | None = None, see: str = "bounds-and-dynamics"
+def explained_arguments(
+    subject: str, places: Mapping[str, str] | None = None, see: str = "options"
 ) -> Callable[[_F], _F]:
-    """Return a decorator of a constructor that says where settings belong that it does not take.
+    """Return a decorator of a constructor or method, whose errors say what to write in place of a wrong keyword.
 
     Args:
-        subject: the public name of the class, for errors.
-        places: what to do, by the names of settings, with `{!r}` for the value; by default to pass a loss scale.
+        subject: the public name of the class or method, for errors.
+        places: what to do, by the names of settings that belong elsewhere, with `{!r}` for the value.
         see: the section of the documentation.
     """
-    of_scales = {name: f"Pass it to the loss scale: {subject}(opt, {code})" for name, code in _OF_LOSS_SCALES.items()}
-    known = of_scales if places is None else places
+    known = places or {}
 
-    def decorate(constructor: _F) -> _F:
-        @functools.wraps(constructor)
+    def decorate(function: _F) -> _F:
+        signature = inspect.signature(function)
+        taken = [name for name in signature.parameters if name != "self"]
+
+        @functools.wraps(function)
         def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-            for name in known.keys() & kwargs.keys():
-                advice = known[name].format(kwargs[name])
-                raise ArgumentTypeError(error_text(f"{subject}: {name}", "be left out here", kwargs[name], advice, see))
-            return constructor(self, *args, **kwargs)
+            for name in kwargs:
+                if name not in taken:
+                    raise ArgumentTypeError(_wrong_keyword(subject, name, kwargs[name], taken, known, see))
+            return function(self, *args, **kwargs)
 
         # Tools that do not follow wrappers show it too.
-        checked.__signature__ = inspect.signature(constructor)  # type: ignore[attr-defined]
+        checked.__signature__ = signature  # type: ignore[attr-defined]
         # For assignments to the object.
         checked.places = known  # type: ignore[attr-defined]
         return cast(_F, checked)
 
     return decorate
+
+
+def _wrong_keyword(
+    subject: str, name: str, value: Any, taken: list[str], places: Mapping[str, str], anchor: str
+) -> str:
+    if name in places:
+        return error_text(f"{subject}: {name}", "be left out here", value, places[name].format(value), anchor)
+    got = Described(f"{name}={short_repr(value)}")
+    advice = did_you_mean(name, [*taken, *places]) or f"Pass only {', '.join(taken)}"
+    return error_text(f"{subject}: a keyword", "be the name of an argument", got, advice, anchor)
+
+
+_C = TypeVar("_C", bound=type)
+
+
+def named_alone(cls: _C) -> _C:
+    """Decorate an internal base class: errors of Python show its methods without the class, which users do not know."""
+    for name, value in vars(cls).items():
+        function = value
+        while inspect.isfunction(function):
+            function.__qualname__ = name
+            function = getattr(function, "__wrapped__", None)
+    return cls
+
+
+def settings_of_loss_scale(subject: str) -> dict[str, str]:
+    """Return what to do about settings of a loss scale that are passed to a wrapper that takes a loss scale object."""
+    return {name: f"Pass it to the loss scale: {subject}(opt, {code})" for name, code in _OF_LOSS_SCALES.items()}

@@ -11,6 +11,7 @@ import tensorflow as tf
 import mpls.keras
 from mpls.core import identifiers, releases
 from mpls.core.loss_scale import LossScale
+from mpls.core.step_options import explained_arguments
 from mpls.errors import ArgumentValueError, error_text
 from mpls.experimental.compiling import patch_compile
 from mpls.keras.marked_configs import who_calls
@@ -70,6 +71,7 @@ class Policy(mpls.keras.Policy):
         128.0
     """
 
+    @explained_arguments("Policy", see="policies")
     def __init__(
         self,
         name: str,

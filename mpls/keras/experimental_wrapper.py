@@ -11,7 +11,7 @@ from mpls.core.counters import Stuck
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import LossScale
 from mpls.core.numbers import to_bool
-from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, telling_places
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, explained_arguments, settings_of_loss_scale
 from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
 from mpls.formats.wrapper_state import OLD_NAMES, SCALE_OPTIONS, SETTINGS, STEP_OPTIONS
 from mpls.keras.adapters import decided
@@ -79,7 +79,7 @@ class LossScaleOptimizer(PublicWrapper):
 
     _is_experimental = True
 
-    @telling_places("mpls.experimental.LossScaleOptimizer")
+    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
     def __init__(
         self,
         optimizer: Any,

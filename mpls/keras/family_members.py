@@ -12,7 +12,7 @@ from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.step import StepHooks, scaled_step
-from mpls.core.step_options import StepOptions, read_only
+from mpls.core.step_options import StepOptions, named_alone, read_only
 from mpls.core.wrapper_members import Counted, Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.wrapper_state import CURRENT_SCALE
@@ -95,6 +95,7 @@ def missing_members(cls: type) -> set[str]:
     return {name for name, value in found.items() if isinstance(value, _FamilyMethod)}
 
 
+@named_alone
 class FamilyMembers(Counted, Restorable):
     """Methods and properties of wrappers."""
 

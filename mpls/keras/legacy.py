@@ -11,6 +11,7 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.savers import hook_user_savers
+from mpls.core.step_options import named_alone
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
@@ -25,6 +26,7 @@ from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 _Native: Any = native_tf_keras_wrapper(over_new=False)
 
 
+@named_alone
 class LegacyAdapter(TfKerasMembers, _Native):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 

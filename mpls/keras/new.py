@@ -9,7 +9,7 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.gradients import as_variables
-from mpls.core.step_options import StepOptions
+from mpls.core.step_options import StepOptions, named_alone
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import WRAPPER_V3
 from mpls.keras.arguments import warn_of_ignored_rule
@@ -32,6 +32,7 @@ from mpls.upstream.optimizers import runs_with_dtensor
 _Native: Any = native_tf_keras_wrapper(over_new=True)
 
 
+@named_alone
 class NewAdapter(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 

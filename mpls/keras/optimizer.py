@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.core import releases
 from mpls.core.counters import Stuck
 from mpls.core.loss_scale import never_skips
-from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, without_idle
+from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, explained_arguments, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.wrapper_state import SCALE_OPTIONS, SETTINGS
 from mpls.keras.adapters import adapter_for, decided
@@ -45,6 +45,14 @@ from mpls.upstream.modules import set_class
 from mpls.upstream.optimizers import hyperparameters_of, mark_as_wrapped
 
 _Self = TypeVar("_Self", bound="LossScaleOptimizer")
+# What to write in place of arguments of the experimental class and of loss scales.
+_PLACES = {
+    "loss_scale": "Leave it out for a dynamic scale. Write dynamic=False, initial_scale=128.0 for a fixed one",
+    "initial_loss_scale": "initial_scale={!r}",
+    "increment_period": "dynamic_growth_steps={!r}",
+    "growth_steps": "dynamic_growth_steps={!r}",
+    "multiplier": "growth_factor={0!r}, backoff_factor=1 / {0!r}",
+}
 
 
 class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
@@ -154,6 +162,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
             if name in vars(cls):
                 setattr(cls, name, noted_method(name, vars(cls)[name]))
 
+    @explained_arguments("LossScaleOptimizer", _PLACES)
     def __init__(
         self,
         inner_optimizer: Any,
@@ -410,7 +419,8 @@ def _adapter_for(optimizer: Any) -> Any:
                 "LossScaleOptimizer: inner_optimizer",
                 "not scale the loss itself",
                 optimizer,
-                "Use it as it is, or wrap its inner_optimizer's config anew",
+                "Use it as it is, or wrap a new optimizer: inner = opt.inner_optimizer; "
+                "LossScaleOptimizer(type(inner).from_config(inner.get_config()))",
                 "wrapping",
             )
         )

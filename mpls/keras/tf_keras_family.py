@@ -18,7 +18,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, is_dynami
 from mpls.core.replicas import in_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.state_checks import check_when_attached
-from mpls.core.step_options import StepOptions
+from mpls.core.step_options import StepOptions, named_alone
 from mpls.core.weights import Stateful
 from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
@@ -63,6 +63,7 @@ class _GraphTrackedOverflows(_GraphTracked, Overflows):
 _GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
 
 
+@named_alone
 class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     """State, configs, and how checkpoints see the wrapper."""
 

@@ -8,6 +8,7 @@ from typing import Any, SupportsInt
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
+from mpls.core.step_options import explained_arguments
 from mpls.core.weights import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.training_history import LOSS, SCALE, STEP
@@ -69,6 +70,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
     """
 
+    @explained_arguments(_SUBJECT, see=ANCHOR)
     def __init__(
         self, every: SupportsInt = 1, messages: bool = True, *, optimizer: Any = None, name: str | None = None
     ) -> None:
@@ -104,7 +106,9 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             )
             self._readings = Readings(optimizer, f"{_SUBJECT}: the optimizer of the model", advice)
         self._look_at_others(self._readings)
-        self._messages = ScaleMessages(self._readings.shrinking_factor) if self._has_messages else None
+        self._messages = (
+            ScaleMessages(self._readings.shrinking_factor, self._readings.floor) if self._has_messages else None
+        )
         values = self._read("before the first step", self._readings)
         if self._watched is not self.model:
             self._watched, self._step = self.model, self._steps_taken(values)

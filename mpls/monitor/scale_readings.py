@@ -63,6 +63,14 @@ class Readings:
         return float(factor) if isinstance(factor, int | float) and factor > 1 else 2.0
 
     @property
+    def floor(self) -> float:
+        """The scale below which it does not fall; 0 where that is not known."""
+        manager = getattr(self.optimizer, _MANAGER, None)
+        held = kept_loss_scale(self.optimizer)
+        settings = current_settings(held).settings if isinstance(held, DynamicLossScale) else None
+        return float(getattr(getattr(manager, "_bounds", settings), "min_scale", 0.0))
+
+    @property
     def times_set(self) -> int:
         """How often the program itself has set the scale, by `set_scale`, `configure` or `load_state_dict`."""
         held = getattr(self.optimizer, _MANAGER, None) or kept_loss_scale(self.optimizer)
@@ -185,6 +193,7 @@ _MANY_FALLS = 3
 # Steps skipped in a row, while the scale stays, from which on the log warns, and then again at each doubling.
 _MANY_SKIPS = 10
 _LOGGER = logging.getLogger("mpls")
+_STUCK = "the-scale-is-stuck-at-its-floor"
 
 
 class ScaleMessages:
@@ -192,10 +201,13 @@ class ScaleMessages:
 
     Args:
         factor: by which the scale shrinks, above 1; it tells how often it has fallen between two readings.
+        floor: the scale below which it does not fall.
     """
 
-    def __init__(self, factor: float = 2.0) -> None:
+    def __init__(self, factor: float = 2.0, floor: float = 0.0) -> None:
         self._factor = factor
+        self._floor = floor
+        self._has_told_of_floor = False
         self._last: float | None = None
         self._top = 0.0
         self._falls = 0
@@ -229,14 +241,23 @@ class ScaleMessages:
         if self._falls == 0:
             self._top = before
         self._falls += self._falls_between(before, scale)
-        if self._falls >= self._warns_at:
+        if scale <= self._floor and self._falls >= _MANY_FALLS and not self._has_told_of_floor:
+            self._has_told_of_floor = True
+            _LOGGER.warning(
+                "%s: it has reached its floor, from %g. If gradients stay infinite or NaN, every further step is "
+                "skipped: max_consecutive_skips=20 stops then, and says why. See mpls docs %s",
+                change,
+                self._top,
+                _STUCK,
+            )
+        elif self._falls >= self._warns_at:
             while self._warns_at <= self._falls:
                 self._warns_at *= 2
             _LOGGER.warning(
                 f"{change}: it has fallen {self._falls} times in a row, from {self._top:g}. In the first steps this "
                 "only means that it started too high. Later, gradients that stay infinite or NaN are a fault of the "
                 "model or its input: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
-                "See mpls docs monitoring"
+                f"See mpls docs {_STUCK}"
             )
         else:
             _LOGGER.info(
@@ -255,7 +276,7 @@ class ScaleMessages:
             f"loss scale stays at {scale:g} {where}, and the last {skips} steps were all skipped, so nothing is "
             "learned. Gradients that stay infinite or NaN are a fault of the model or its input, or the scale may not "
             "fall any more: track_overflows=True says of which variables, max_consecutive_skips when to stop. "
-            "See mpls docs monitoring"
+            f"See mpls docs {_STUCK}"
         )
 
     def _falls_between(self, before: float, scale: float) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsInt
 import tensorflow as tf
 
 from mpls.core.numbers import to_bool
+from mpls.core.step_options import explained_arguments
 from mpls.core.weights import read_values
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS
@@ -66,6 +67,7 @@ class LossScaleHook(KeepsHistory, _Base):
         RuntimeError: in a run, a `TrainingStuckError`, if the optimizer gives up.
     """
 
+    @explained_arguments(_SUBJECT, see=ANCHOR)
     def __init__(
         self,
         optimizer: Any,
@@ -80,7 +82,7 @@ class LossScaleHook(KeepsHistory, _Base):
         self._readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
         self._every = checked_every(every, _SUBJECT)
         has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
-        self._messages = ScaleMessages(self._readings.shrinking_factor) if has_messages else None
+        self._messages = ScaleMessages(self._readings.shrinking_factor, self._readings.floor) if has_messages else None
         self._history: list[dict[str, Any]] = []
         self._graph: Any = None
         self._step: Any = None

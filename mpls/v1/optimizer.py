@@ -22,7 +22,7 @@ from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.state_checks import check_when_attached, is_bare
 from mpls.core.step import scaled_step
-from mpls.core.step_options import checked_options, telling_places
+from mpls.core.step_options import checked_options, explained_arguments, named_alone, settings_of_loss_scale
 from mpls.core.wrapper_members import Counted, RestorableWithSlots
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
@@ -32,6 +32,7 @@ from mpls.upstream.trackables import awaited_parts_of, part_of, parts_of, track
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 _COMPUTE = "compute_gradients"
+_SUBJECT = "MixedPrecisionLossScaleOptimizer"
 
 if TYPE_CHECKING:
     from mpls.core.declared import Optimizer as NativeWrapper
@@ -42,6 +43,7 @@ else:
     _Base = object
 
 
+@named_alone
 class WrapperMembers(_Base):
     """Members of the wrappers of v1 and contrib: `minimize` as it is documented, and the slots of what they wrap."""
 
@@ -173,7 +175,7 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
     _restored_family = "v1"
     _optimizer: Any
 
-    @telling_places("MixedPrecisionLossScaleOptimizer")
+    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
     def __init__(
         self,
         opt: Any,
@@ -187,11 +189,10 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         check_unscaled: bool = False,
         enabled: bool = True,
     ) -> None:
-        subject = "MixedPrecisionLossScaleOptimizer"
-        _require_optimizer(opt, subject)
-        scale = _checked_loss_scale(loss_scale, subject)
+        _require_optimizer(opt, _SUBJECT)
+        scale = _checked_loss_scale(loss_scale, _SUBJECT)
         options = checked_options(
-            subject,
+            _SUBJECT,
             count_steps,
             skip_counts_step,
             track_overflows,

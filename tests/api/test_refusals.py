@@ -6,13 +6,16 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.contrib
 import mpls.errors
 import mpls.experimental
 import mpls.keras
+import mpls.monitor
 import mpls.v1
 
 NAN = float("nan")
@@ -20,7 +23,9 @@ FACTORIES: dict[str, Callable[[], Any]] = {
     "new": lambda: tf_keras.optimizers.SGD(0.5, momentum=0.9),
     "legacy": lambda: tf_keras.optimizers.legacy.SGD(0.5, momentum=0.9),
     "v1": lambda: tf.compat.v1.train.MomentumOptimizer(0.5, 0.9),
+    "keras3": lambda: keras.optimizers.SGD(0.5),
 }
+KERAS_FAMILIES = ("legacy", "new", "keras3")
 
 BAD_SETTINGS: dict[str, dict[str, Any]] = {
     "dynamic_is_no_bool": {"dynamic": "dynamic"},
@@ -82,3 +87,94 @@ class ConstructorTest(unittest.TestCase):
             mpls.v1.enable_mixed_precision_graph_rewrite(inner, BAD_SCALES[scale])
         self.assertEqual((snapshot(inner), tf.config.optimizer.get_experimental_options()), before)
         self.assertFalse(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
+
+
+def v1_optimizer() -> Any:
+    return tf.compat.v1.train.GradientDescentOptimizer(0.5)
+
+
+def manager_of(**options: Any) -> Any:
+    return mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, **options)
+
+
+def wrapper_of(family: str) -> Callable[..., Any]:
+    return lambda **options: mpls.keras.LossScaleOptimizer(FACTORIES[family](), **options)
+
+
+class KeywordTest(unittest.TestCase):
+    """A wrong keyword is answered with the right one."""
+
+    @parameterized.expand(
+        [
+            *(
+                (f"{family}_{wrong}", wrapper_of(family), wrong, right)
+                for family in KERAS_FAMILIES
+                for wrong, right in (
+                    ("max_scal", "Did you mean max_scale?"),
+                    ("initial_loss_scale", "Write initial_scale=4"),
+                    ("loss_scale", "Leave it out for a dynamic scale."),
+                    ("unheard_of", "Pass only inner_optimizer, dynamic, "),
+                )
+            ),
+            (
+                "experimental",
+                lambda **options: mpls.experimental.LossScaleOptimizer(FACTORIES["legacy"](), "dynamic", **options),
+                "count_step",
+                "Did you mean count_steps?",
+            ),
+            (
+                "v1",
+                lambda **options: mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), "dynamic", **options),
+                "max_scal",
+                "Did you mean max_scale?",
+            ),
+            ("dynamic_loss_scale", mpls.v1.DynamicLossScale, "max_scal", "Did you mean max_scale?"),
+            ("its_growth", mpls.v1.DynamicLossScale, "dynamic_growth_steps", "Write increment_period=4"),
+            (
+                "fixed",
+                lambda **more: mpls.v1.FixedLossScale(8, **more),
+                "skip_nonfinit",
+                "Did you mean skip_nonfinite?",
+            ),
+            ("manager", manager_of, "max_scal", "Did you mean max_scale?"),
+            ("managers_growth", manager_of, "growth_factor", "Write incr_ratio=4"),
+            (
+                "contrib",
+                lambda **options: mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager_of(), **options),
+                "count_step",
+                "Did you mean count_steps?",
+            ),
+            (
+                "policy",
+                lambda **more: mpls.experimental.Policy("float32", **more),
+                "loss_scal",
+                "Did you mean loss_scale?",
+            ),
+            ("callback", mpls.monitor.LossScaleCallback, "evry", "Did you mean every?"),
+        ]
+    )
+    def test_of_a_constructor(self, name: str, make: Callable[..., Any], wrong: str, right: str) -> None:
+        with self.assertRaises(TypeError) as caught:
+            make(**{wrong: 4})
+        self.assertIsInstance(caught.exception, mpls.errors.MplsError)
+        self.assertIn(right, str(caught.exception))
+
+    @parameterized.expand(
+        [
+            ("loss_scale", mpls.v1.DynamicLossScale),
+            ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), "dynamic")),
+            *((family, wrapper_of(family)) for family in KERAS_FAMILIES),
+        ]
+    )
+    def test_of_configure(self, name: str, make: Callable[[], Any]) -> None:
+        for wrong, right in (("max_scal", "Did you mean max_scale?"), ("initial_scale", "Write set_scale(4)")):
+            with self.assertRaises(TypeError) as caught:
+                make().configure(**{wrong: 4})
+            self.assertRegex(str(caught.exception), "^configure: ")
+            self.assertIn(right, str(caught.exception))
+
+    @parameterized.expand(KERAS_FAMILIES)
+    def test_pythons_own_errors_name_no_class_that_users_do_not_know(self, family: str) -> None:
+        for name in ("apply_gradients", "get_scaled_loss", "get_unscaled_gradients", "set_scale", "load_state_dict"):
+            with self.assertRaisesRegex(TypeError, rf"^{name}\(\) missing"):
+                getattr(wrapper_of(family)(), name)()

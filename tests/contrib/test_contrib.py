@@ -167,9 +167,9 @@ class BoundsTest(unittest.TestCase):
             ("initial_above", {"max_scale": 4}, ValueError, "the initial scale must be from 1 to 4"),
             ("denormal", {"min_scale": 1e-40}, ValueError, "min_scale must be at least"),
             ("no_bool", {"consecutive_hysteresis": 1}, TypeError, "consecutive_hysteresis must be a bool"),
-            ("growth", {"growth_factor": 4}, TypeError, "unexpected keyword argument 'growth_factor'"),
-            ("hysteresis", {"hysteresis": 2}, TypeError, "unexpected keyword argument 'hysteresis'"),
-            ("adjustable", {"adjustable": True}, TypeError, "unexpected keyword argument 'adjustable'"),
+            ("growth", {"growth_factor": 4}, TypeError, "left out here; got 4 .int.. Write incr_ratio=4"),
+            ("hysteresis", {"hysteresis": 2}, TypeError, "Write decr_every_n_nan_or_inf=2"),
+            ("adjustable", {"adjustable": True}, TypeError, "must be the name of an argument; got adjustable=True"),
         ]
     )
     def test_refused(self, name: str, options: dict[str, Any], error: type, message: str) -> None:

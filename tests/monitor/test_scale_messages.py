@@ -117,7 +117,17 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("loss scale 16 -> 32 in step 7", growth)
         self.assertIn("every growth ends in one skipped step once the scale is at its limit", fall)
         self.assertIn("fallen 3 times in a row, from 32", warning)
-        self.assertIn("mpls docs monitoring", warning)
+        self.assertIn("mpls docs the-scale-is-stuck-at-its-floor", warning)
+
+    def test_a_scale_that_falls_to_its_floor(self) -> None:
+        messages = ScaleMessages(floor=1.0)
+        with self.assertLogs("mpls", WARNING) as caught:
+            for scale in (32, 16, 8, 4, 2, 1, 2, 1):
+                messages.note(scale, "in step 7")
+        first, second = (record.getMessage() for record in caught.records)
+        self.assertIn("fallen 3 times in a row", first)
+        self.assertIn("2 -> 1 in step 7: it has reached its floor, from 32", second)
+        self.assertIn("mpls docs the-scale-is-stuck-at-its-floor", second)
 
     @parameterized.expand([(True,), (False,)])
     @pytest.mark.default_run("one case")

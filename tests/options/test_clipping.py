@@ -164,7 +164,7 @@ class SeveralTest(unittest.TestCase):
     @parameterized.expand([(f"{family}_{mode}", family, mode) for family in FAMILIES for mode in ("eager", "function")])
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_gradients_that_are_applied_to_one_group_after_the_other(self, name: str, family: str, mode: str) -> None:
-        opt = FAMILIES[family](8.0, 100, check_unscaled=True)
+        opt = FAMILIES[family](64.0, 100, check_unscaled=True)
         variables = [(keras.Variable if family == "keras3" else tf.Variable)(2.0) for _ in range(3)]
         raw = [each.value for each in variables] if family == "keras3" else variables
         opt.build(variables) if family in ("new", "keras3") else None

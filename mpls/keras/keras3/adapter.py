@@ -18,7 +18,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, never_ski
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
 from mpls.core.state_checks import SavedObject, check_when_attached, is_bare, require_valid_state
-from mpls.core.step_options import StepOptions
+from mpls.core.step_options import StepOptions, named_alone
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -79,6 +79,7 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
+@named_alone
 class Keras3Adapter(FamilyMembers, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
