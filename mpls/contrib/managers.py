@@ -132,7 +132,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         Raises:
             ValueError: it has other keys or settings, belongs to another kind of manager, or holds invalid numbers; or
                 the call is made in a replica context.
-            TypeError: it is no dict.
+            TypeError: it is not a dict.
             NotImplementedError: the manager is of a user's class that does not override it.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
@@ -160,7 +160,7 @@ class FixedLossScaleManager(LossScaleManager):
         loss_scale: the scale, from 1 to 2**126; a Python or NumPy number.
 
     Raises:
-        TypeError: `loss_scale` is no number.
+        TypeError: `loss_scale` is not a number.
         ValueError: it is below 1, above 2**126, or NaN.
 
     Reproduces:
@@ -230,15 +230,14 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         decr_every_n_nan_or_inf: non-finite steps after which it shrinks.
         incr_ratio: the factor by which it grows.
         decr_ratio: the factor by which it shrinks.
-        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
-        max_scale: ceiling of a growing scale; by default the largest float32.
-        consecutive_hysteresis: whether the non-finite steps must be in a row; if not, of finite steps only growth
-            resets their count.
+        min_scale: as in `mpls.keras`.
+        max_scale: as in `mpls.keras`.
+        consecutive_hysteresis: as in `mpls.keras`.
 
     Raises:
         ValueError: a scale or a ratio is NaN, infinite, zero or negative; or the bounds exclude each other or the
             initial scale.
-        TypeError: an argument cannot be converted to a number, or is no bool where one is needed.
+        TypeError: an argument has another type.
 
     Reproduces:
         `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. The arguments after
@@ -371,7 +370,7 @@ def _usable(argument: str, value: Any) -> float:
     """Return an argument as a float.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         ValueError: it is not positive, or no float32.
     """
     return require_usable(to_float(value, _subject_of(argument)), _subject_of(argument), value)

@@ -110,7 +110,7 @@ NOT_CONFIGURED = {
 
 @dataclasses.dataclass(frozen=True)
 class ScaleSettings:
-    """Settings of a dynamic loss scale, in float32 where they are no whole numbers; `DynamicLossScale` explains each.
+    """Settings of a dynamic loss scale, whole numbers or in float32; `DynamicLossScale` explains each.
 
     Without a factor, the scale is multiplied or divided by the multiplier.
     """
@@ -175,7 +175,7 @@ def checked_settings(
     Raises:
         ValueError: a number is NaN, infinite, negative or out of its range; or the bounds exclude each other or the
             initial scale.
-        TypeError: a value is no number, or no bool where one is needed.
+        TypeError: a value is not a number, or not a bool.
     """
     changes: dict[str, Any] = {
         name: _CHECKS[name](value, f"{subject}: {name}") for name, value in given.items() if value is not None
@@ -341,31 +341,27 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     with `max_scale`, it then goes to `max_scale`.
     At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
 
-    The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph in which the
-    object is used, and in eager mode at first use, or when an optimizer around it is built, under the strategy of the
-    moment.
+    The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph
+    that uses the object. In eager mode it is created at first use, or when an optimizer around it is built, under the
+    current strategy.
 
     Args:
         initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
-            to grow. `'auto'` looks for the highest one in the first steps: it starts from 2**8, or the bound nearest to
-            it, and grows at each finite step until one is skipped; see `mpls docs finding-the-scale`.
+            to grow. `'auto'` looks for the highest one in the first steps; see `mpls docs finding-the-scale`.
         increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
         multiplier: the factor, positive.
-        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
-        max_scale: ceiling of a growing scale; by default the largest float32.
-        growth_factor: the factor by which the scale grows, above 1; by default the multiplier.
-        backoff_factor: the factor by which it shrinks, between 0 and 1; by default one divided by the multiplier.
-        hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
-            default 1. With more, there is also the variable `bad_steps` (int64).
-        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
-        adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that
-            a session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
+        min_scale: as in `mpls.keras`.
+        max_scale: as in `mpls.keras`.
+        growth_factor: as in `mpls.keras`; by default the multiplier.
+        backoff_factor: as in `mpls.keras`; by default one divided by the multiplier.
+        hysteresis: as in `mpls.keras`. With more than 1, there is also the variable `bad_steps` (int64).
+        consecutive_hysteresis: as in `mpls.keras`.
+        adjustable: as in `mpls.keras`.
 
     Raises:
-        ValueError: `initial_loss_scale` or `multiplier` is NaN, infinite, zero or negative, or a string that is no
-            number; another number is out of its range; the bounds exclude each other or the initial scale; or
-            `multiplier` is at most 1, and `adjustable` is set without factors.
-        TypeError: an argument cannot be converted to a number, or is no bool where one is needed.
+        ValueError: a number is out of its range; the bounds exclude each other or the initial scale; or `adjustable` is
+            set without factors, and `multiplier` is at most 1.
+        TypeError: an argument is not a number, or not a bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.DynamicLossScale`, TF 1.14 to 2.21, to the last bit of the scale.
@@ -506,9 +502,9 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
                 entries are ignored, and no gradients at all count as finite.
 
         Returns:
-            `(update_op, should_apply)`: in a graph and inside `tf.function` a scalar boolean tensor, which updates the
-            state when it is computed, and is true where the scale was due to grow; in eager mode None. And a scalar
-            boolean tensor, whether all gradients are finite.
+            `(update_op, should_apply)`. `update_op` is None in eager mode; in a graph it is a scalar boolean tensor
+            that updates the state when it is computed, true if the scale was due to grow. `should_apply` is a scalar
+            boolean tensor, true if all gradients are finite.
         """
         note_update(self)
         op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite), self._are_finite)
@@ -688,7 +684,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
 
         Raises:
             ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
-            TypeError: it is no number.
+            TypeError: it is not a number.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
         Example:
@@ -741,10 +737,10 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
 
         Raises:
             ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
-            TypeError: an argument is no number.
-            RuntimeError: the settings are constants in a graph or a function that is already built; `hysteresis` is
-                above 1, and the loss scale was made without `hysteresis` and `adjustable`, so that nothing counts for
-                it; there is no session; or the call is made inside of a `tf.function`.
+            TypeError: an argument is not a number.
+            RuntimeError: without `adjustable=True`, a graph or function is built already, or `hysteresis` needs a count
+                that the loss scale was made without; there is no session; or the call is made inside of a
+                `tf.function`.
 
         Example:
             >>> import mpls.v1

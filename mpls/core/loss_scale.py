@@ -236,8 +236,8 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
                 entries are ignored.
 
         Returns:
-            `(update_op, should_apply)`: the op that updates the state, or None in eager mode, where the state is
-            updated when the call returns; and a scalar boolean tensor or Python bool, False when the step must be
+            `(update_op, should_apply)`. `update_op` updates the state; in eager mode it is None, and the call has
+            updated the state. `should_apply` is a scalar boolean tensor or Python bool, False if the step must be
             skipped.
         """
 
@@ -284,10 +284,10 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Returns:
-            `{'dynamic': True, 'scale': float, 'good_steps': int}` with the settings `'initial_scale'`,
-            `'growth_steps'` and `'multiplier'` for a dynamic loss scale; `{'dynamic': False, 'scale': float}` for a
-            fixed one; `{'class_name': str, 'weights': dict}` for one of a user's own class, with the values of its
-            variables. Floats are exact.
+            For a dynamic loss scale `{'dynamic': True, 'scale': float, 'good_steps': int}` and the settings
+            `'initial_scale'`, `'growth_steps'` and `'multiplier'`. For a fixed one `{'dynamic': False, 'scale':
+            float}`. For your own class `{'class_name': str, 'weights': dict}`, with the values of its variables. Floats
+            are exact.
 
         Raises:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
@@ -314,7 +314,7 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         Raises:
             ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
                 or the call is made in a replica context.
-            TypeError: it is no dict.
+            TypeError: it is not a dict.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
         Example:
@@ -363,12 +363,11 @@ class FixedLossScale(LossScale, _FixedBase):
 
     Args:
         loss_scale_value: the scale, from 1 to 2**126; a Python or NumPy number.
-        skip_nonfinite: whether steps with non-finite gradients are to be skipped; if not, they are applied, and
-            variables become NaN.
+        skip_nonfinite: as in `mpls.keras`.
 
     Raises:
-        ValueError: `loss_scale_value` is no number, below 1, above 2**126, or NaN.
-        TypeError: `skip_nonfinite` is no bool.
+        ValueError: `loss_scale_value` is not a number from 1 to 2**126.
+        TypeError: `skip_nonfinite` is not a bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.FixedLossScale`, TF 1.14 to 2.21, which refused NumPy numbers, and accepted NaN

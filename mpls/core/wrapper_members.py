@@ -105,10 +105,9 @@ class Counted:
 
     @property
     def unscaled_global_norm(self) -> Any:
-        """The global norm of the gradients as they were unscaled last, a scalar float32, with `check_unscaled=True`.
+        """The global norm of the gradients that were unscaled last, a scalar float32, with `check_unscaled=True`.
 
-        It belongs to the graph, the `tf.function`, or in eager mode the thread, in which they were unscaled, and in a
-        replica context to the replica. It is infinite or NaN where a gradient is, or the square of one.
+        Read it in the graph, function, thread or replica that unscaled them.
 
         Raises:
             AttributeError: the optimizer was made without `check_unscaled=True`.
@@ -126,28 +125,17 @@ class Counted:
         return norm
 
     def overflow_report(self, session: Any = None) -> OverflowReport:
-        """Return which variables had gradients that were not finite, the worst first, with `track_overflows=True`.
+        """Return which variables had non-finite gradients, the worst first, with `track_overflows=True`.
 
         Args:
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Returns:
-            A tuple of `Overflow(variable, count, last_step)`, whose `str` is a table.
+            A tuple of `Overflow(variable, count, last_step)`, which prints as a table.
 
         Raises:
             AttributeError: the optimizer does not track them.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import mpls.v1
-            >>> good, bad = tf.Variable(1.0, name="good"), tf.Variable(1.0, name="bad")
-            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-            ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic", track_overflows=True)
-            >>> opt.minimize(lambda: good + bad * float("inf"), var_list=[good, bad])
-            >>> print(opt.overflow_report())
-            variable  overflows  last in step
-            bad               1             1
+            RuntimeError: there is no session, or the call is inside of a `tf.function`.
         """
         record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
         assert record.overflows is not None
@@ -157,17 +145,13 @@ class Counted:
             return record.overflows.report(session)
 
     def check_skips(self, session: Any = None) -> None:
-        """Give up if more steps in a row were skipped than `max_consecutive_skips`; it reads device values.
-
-        In eager mode every step does it. Where steps run in a `tf.function` or a session, call it every so many steps.
-        With `on_give_up='warn'` it warns again only when the number of skipped steps in a row has doubled.
+        """Give up if more steps in a row were skipped than `max_consecutive_skips`; see `mpls docs giving-up`.
 
         Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
+            session: as in `overflow_report`.
 
         Raises:
-            RuntimeError: a `TrainingStuckError`, if `on_give_up` is `'raise'`; or there is no session, or the call is
-                made inside of a `tf.function`.
+            RuntimeError: a `TrainingStuckError`, if `on_give_up` is `'raise'`; or as in `overflow_report`.
             AttributeError: the optimizer has no `max_consecutive_skips`.
         """
         needs = "max_consecutive_skips=50"
@@ -230,77 +214,50 @@ class Restorable(SettingMembers):
     _restored_family: ClassVar[Family]
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state of the loss scale as a small dict that `json` can write.
-
-        It is for people who keep their own checkpoints. The wrapped optimizer's state is not in it.
+        """Return the state of the loss scale, not of the wrapped optimizer, as a small dict that `json` can write.
 
         Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
+            session: as in `set_scale`.
 
         Returns:
             `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
-            'multiplier': float}`, or `{'dynamic': False, 'scale': float}` for a fixed scale. Floats are exact. A loss
-            scale of a user's own class may return another dict. Settings and variables of arguments that the originals
-            had not are in it where they are used, counters of steps among them.
+            'multiplier': float}`, or `{'dynamic': False, 'scale': float}`; and what options of mpls add.
 
         Raises:
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import tensorflow as tf
-            >>> import mpls.v1
-            >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.25)
-            >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic")
-            >>> state = opt.state_dict()
-            >>> state["scale"], state["good_steps"]
-            (32768.0, 0)
-            >>> opt.load_state_dict({**state, "scale": 1024.0})
-            >>> opt.state_dict()["scale"]
-            1024.0
+            RuntimeError: as in `set_scale`.
         """
         session = self._session_of_state(session)
         with in_graph_of(session):
             return with_counts(self._state_keeper().state_dict(session), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state of the loss scale to what `state_dict` returned; nothing changes unless all of it is right.
-
-        Under a strategy all replicas get it. Settings that decide on the next steps (`'growth_steps'`, `'multiplier'`,
-        the scale of a fixed one) must be those of this optimizer; a dict without the first two is taken as it is.
-        Of a state with options that this optimizer was made without, the rest is loaded, and a warning names them.
+        """Set the state of the loss scale to what `state_dict` returned; see `mpls docs files-of-ones-own`.
 
         Args:
-            state: what `state_dict` returned, of an optimizer of any family; it is not changed.
-            session: in a v1 graph, the session that has the variables; by default the default one.
+            state: what `state_dict` returned, of an optimizer of any family.
+            session: as in `set_scale`.
 
         Raises:
-            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
-                or the call is made in a replica context.
-            TypeError: it is no dict.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+            ValueError: it is of another kind of loss scale or other settings, or has invalid numbers; nothing has
+                changed then.
+            TypeError: it is not a dict.
+            RuntimeError: as in `set_scale`.
         """
         session = self._session_of_state(session)
         with in_graph_of(session):
             load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current dynamic scale; see `DynamicLossScale.set_scale`.
+        """Set the current dynamic scale.
 
         Args:
             scale: the scale, between the bounds.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Raises:
-            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
-            TypeError: it is no number, or the loss scale is not dynamic.
+            ValueError: it is out of bounds; or the call is made in a replica context.
+            TypeError: it is not a number, or the loss scale is not dynamic.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import tf_keras, mpls.keras
-            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
-            >>> opt.set_scale(1024)
-            >>> float(opt.loss_scale)
-            1024.0
         """
         self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
 
@@ -316,29 +273,21 @@ class Restorable(SettingMembers):
         hysteresis: SupportsInt | None = None,
         session: Any = None,
     ) -> None:
-        """Change how the dynamic scale adapts from the next step on; see `DynamicLossScale.configure`.
+        """Change how the dynamic scale moves from the next step on; see `mpls docs bounds-and-dynamics`.
 
         Args:
-            growth_steps: finite steps in a row after which the scale grows.
-            growth_factor: the factor by which it grows, above 1.
-            backoff_factor: the factor by which it shrinks, between 0 and 1.
-            min_scale: the least scale.
-            max_scale: the largest scale.
-            hysteresis: non-finite steps after which the scale shrinks.
-            session: in a v1 graph, the session that has the variables; by default the default one.
+            growth_steps: `dynamic_growth_steps` of the constructor; the others have its names.
+            growth_factor: as there.
+            backoff_factor: as there.
+            min_scale: as there.
+            max_scale: as there.
+            hysteresis: as there.
+            session: as in `set_scale`.
 
         Raises:
-            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
-            TypeError: an argument is no number, or the loss scale is not dynamic.
-            RuntimeError: the settings are constants in a graph or a function that is already built; there is no
-                session; or the call is made inside of a `tf.function`.
-
-        Example:
-            >>> import tf_keras, mpls.keras
-            >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), adjustable=True)
-            >>> opt.configure(growth_steps=100, max_scale=4096)
-            >>> float(opt.loss_scale)
-            4096.0
+            ValueError: a number is out of its range; nothing has changed then.
+            TypeError: an argument is not a number, or the loss scale is not dynamic.
+            RuntimeError: without `adjustable=True`, a graph or function is built already; or as in `set_scale`.
         """
         self._dynamic_scale_for("configure").configure(
             growth_steps=growth_steps,

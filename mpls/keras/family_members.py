@@ -169,19 +169,17 @@ class FamilyMembers(Counted, Restorable):
 
     @as_written
     def get_scaled_loss(self, loss: _T) -> _T:
-        """Multiply a loss by the loss scale, for custom loops; `minimize` does it by itself.
+        """Multiply a loss by the loss scale, for custom loops.
 
         Args:
-            loss: tensor or array of any shape and float dtype, a Python float, or a callable that takes nothing and
-                returns one.
+            loss: float tensor or array of any shape, a Python float, or a callable that returns one.
 
         Returns:
-            The scaled loss, a tensor in the loss's dtype; for a callable, a callable that returns it, with the scale of
-            the moment in which it runs.
+            The scaled loss, a tensor in the loss's dtype; for a callable, a callable.
 
         Raises:
             ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
-            TypeError: the loss is an integer, or of an integer dtype.
+            TypeError: the loss is an integer.
         """
         self._calls.note(GET_SCALED_LOSS)
         loss = self._noted_loss(loss)
@@ -202,13 +200,13 @@ class FamilyMembers(Counted, Restorable):
 
     @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
-        """Divide gradients by the loss scale, for custom loops; `minimize` does it by itself.
+        """Divide gradients by the loss scale, for custom loops.
 
         Args:
-            grads: tensors, `tf.IndexedSlices` (which stay sparse) and None, of any float dtype.
+            grads: tensors, `tf.IndexedSlices` and None, of any float dtype.
 
         Returns:
-            A list of the same length, each gradient in its own dtype, None kept.
+            A list of the same length, each gradient in its own dtype and form.
         """
         self._calls.note(GET_UNSCALED_GRADIENTS)
         grads = list(grads)
@@ -256,7 +254,7 @@ class FamilyMembers(Counted, Restorable):
         """Compute the gradients of the scaled loss, unscale and apply them.
 
         Args:
-            loss: a callable that takes nothing and returns a scalar tensor; or that tensor, with `tape`.
+            loss: a callable that returns a scalar tensor; or that tensor, with `tape`.
             var_list: a variable, or a list of them, or a callable that returns them.
             *args: over legacy optimizers `grad_loss`, `name` and `tape`, over others `tape`.
             **kwargs: the same by name.
@@ -272,8 +270,8 @@ class FamilyMembers(Counted, Restorable):
         """Update the loss scale, and apply the gradients or skip the step.
 
         Args:
-            grads_and_vars: pairs of gradient and variable; those with None are left out. Over Keras 3 optimizers,
-                gradients are unscaled here, unless `get_unscaled_gradients` has returned them.
+            grads_and_vars: pairs of gradient and variable. Over Keras 3, gradients are unscaled here, unless
+                `get_unscaled_gradients` has returned them.
             *args: `name` over legacy optimizers, else `skip_gradients_aggregation`.
             **kwargs: `experimental_aggregate_gradients`, `skip_gradients_aggregation`, `name`, as the family has them.
 
@@ -281,10 +279,8 @@ class FamilyMembers(Counted, Restorable):
             In a graph, the op that does it; in eager mode None. Over Keras 3 optimizers `iterations`.
 
         Raises:
-            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
-                work; and then nothing has changed.
-            RuntimeError: over other than legacy optimizers, the call is made in a v1 graph; over Keras 3, the calls of
-                the step scale or unscale twice.
+            ValueError: there is no gradient, or the strategy or context does not work; nothing has changed then.
+            RuntimeError: the step scales or unscales twice; or a v1 graph, over other than legacy optimizers.
         """
         raise NotImplementedError
 
@@ -295,13 +291,13 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `weights`.
+        """Set the values of `weights`, of the wrapped optimizer.
 
         Args:
-            weights: arrays, in the order of `weights`; over Keras 3 optimizers those of `variables` will do, too.
+            weights: arrays, in the order of `weights`.
 
         Raises:
-            ValueError: their number or shapes differ, as where the optimizer is not built.
+            ValueError: their number or shapes differ.
         """
         raise NotImplementedError
 
@@ -312,13 +308,12 @@ class FamilyMembers(Counted, Restorable):
         """Compute the gradients of the scaled loss, and unscale them; not over legacy optimizers.
 
         Args:
-            loss: scalar tensor of any float dtype, recorded on `tape`, or a callable that takes nothing and
-                returns one.
+            loss: scalar float tensor, recorded on `tape`, or a callable that returns one.
             var_list: a variable, or a list or nest of them, or a callable that returns them.
-            tape: a `tf.GradientTape`, which is needed for a tensor.
+            tape: a `tf.GradientTape`, which a tensor needs.
 
         Returns:
-            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+            Pairs of gradient and variable.
 
         Raises:
             ValueError: `loss` is a tensor and there is no tape.
@@ -328,61 +323,40 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def build(self, var_list: Iterable[Any]) -> None:
-        """Create the variables of the wrapped optimizer, if they do not exist yet; not over legacy optimizers.
-
-        Args:
-            var_list: the variables that will be optimized.
-        """
+        """`build` of the wrapped optimizer: create its variables; not over legacy ones."""
         raise NotImplementedError
 
     @_by_family
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Overwrite variables by their averages, if the wrapped optimizer keeps them; not over legacy optimizers.
-
-        Args:
-            var_list: the variables.
-        """
+        """`finalize_variable_values` of the wrapped optimizer: use the averages that it keeps; not over legacy ones."""
         raise NotImplementedError
 
     @_by_family
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """Exclude variables from the wrapped optimizer's weight decay, before it is built; not over legacy ones.
-
-        Args:
-            var_list: variables.
-            var_names: parts of names of variables; over optimizers of tf_keras regular expressions.
-        """
+        """`exclude_from_weight_decay` of the wrapped optimizer; not over legacy ones."""
         raise NotImplementedError
 
     @_by_family
     def save_own_variables(self, store: Any) -> None:
-        """Write the variables into a `.keras` file; for Keras; not over legacy optimizers.
-
-        Args:
-            store: where to, as Keras passes it.
-        """
+        """`save_own_variables` of the wrapped optimizer, by which Keras writes `.keras` files; not over legacy ones."""
         raise NotImplementedError
 
     @_by_family
     def load_own_variables(self, store: Any) -> None:
-        """Read what `save_own_variables` has written, or the native wrapper.
-
-        Args:
-            store: where from, as Keras passes it.
-        """
+        """`load_own_variables` of the wrapped optimizer, by which Keras reads `.keras` files; not over legacy ones."""
         raise NotImplementedError
 
     # Methods over Keras 3 optimizers.
 
     @_by_family
     def scale_loss(self, loss: Any) -> Any:
-        """Multiply a loss by the loss scale, as `fit` does; `apply` and `apply_gradients` unscale; over Keras 3 only.
+        """Multiply a loss by the loss scale, as `fit` does; over Keras 3 only.
 
         Args:
-            loss: a tensor of any shape and float dtype, or a number.
+            loss: a float tensor of any shape, or a number.
 
         Returns:
-            The scaled loss; a float16 loss comes back in float32, in which every scale is finite.
+            The scaled loss; a float16 loss comes back in float32. `apply` and `apply_gradients` unscale its gradients.
         """
         raise NotImplementedError
 
@@ -391,14 +365,12 @@ class FamilyMembers(Counted, Restorable):
         """Unscale gradients, update the loss scale, and apply the gradients or skip the step; over Keras 3 only.
 
         Args:
-            grads: list of gradients of the scaled loss: tensors, `tf.IndexedSlices` and None. With an empty list,
-                nothing happens.
-            trainable_variables: the variables that they are for; by default those that the optimizer was built with.
+            grads: gradients of the scaled loss: tensors, `tf.IndexedSlices` and None; an empty list does nothing.
+            trainable_variables: their variables; by default those that the optimizer was built with.
 
         Raises:
-            ValueError: there is no gradient but None, their number is not that of the variables, the call is made in a
-                cross-replica context, or the strategy does not work; and then nothing has changed.
-            RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
+            ValueError: as `apply_gradients`, or the numbers of gradients and variables differ.
+            RuntimeError: as `apply_gradients`.
         """
         raise NotImplementedError
 
@@ -415,33 +387,22 @@ class FamilyMembers(Counted, Restorable):
             The new values of `trainable_variables` and of `optimizer_variables`.
 
         Raises:
-            ValueError: the optimizer is not built, or the numbers of values differ from those of the variables.
-            RuntimeError: the calls of the step scale or unscale twice.
-            NotImplementedError: Keras runs on TensorFlow, on which no Keras optimizer has it.
+            ValueError: the optimizer is not built, or a list has another number of values than its variables.
+            RuntimeError: the step scales or unscales twice.
+            NotImplementedError: Keras runs on TensorFlow.
         """
         raise NotImplementedError
 
     @_by_family
     def check_finite(self, grads: Iterable[Any]) -> Any:
-        """Return whether all gradients are finite, a scalar boolean tensor; over Keras 3 only.
-
-        Args:
-            grads: list of gradients; None among them is ignored.
-        """
+        """`check_finite` of the wrapped optimizer: whether all gradients are finite, a boolean; over Keras 3 only."""
         raise NotImplementedError
 
     # Methods over new optimizers of tf_keras.
 
     @_by_family
     def aggregate_gradients(self, grads_and_vars: _Pairs) -> Any:
-        """Sum the gradients over replicas, as the wrapped optimizer does; over new optimizers of tf_keras only.
-
-        Args:
-            grads_and_vars: pairs of gradient and variable.
-
-        Returns:
-            Pairs of summed gradient and variable.
-        """
+        """`aggregate_gradients` of the wrapped optimizer: sum over replicas; over new optimizers of tf_keras only."""
         raise NotImplementedError
 
     # Methods over legacy optimizers.
@@ -464,48 +425,22 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def get_updates(self, loss: Any, params: Any) -> list[Any]:
-        """Return the ops of a step in a v1 graph; over legacy optimizers only.
-
-        Args:
-            loss: scalar tensor.
-            params: the variables.
-        """
+        """`get_updates` of the wrapped optimizer: return the ops of a step in a v1 graph; over legacy ones only."""
         raise NotImplementedError
 
     @_by_family
     def get_slot_names(self) -> list[str]:
-        """Return the names of the wrapped optimizer's slots; over legacy optimizers only."""
+        """`get_slot_names` of the wrapped optimizer; over legacy ones only."""
         raise NotImplementedError
 
     @_by_family
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Return a slot variable of the wrapped optimizer; over legacy optimizers only.
-
-        Args:
-            var: the variable that it belongs to.
-            slot_name: the slot's name, `'momentum'` for example.
-
-        Returns:
-            The slot variable, of the shape of `var`.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """`get_slot` of the wrapped optimizer, a variable; over legacy ones only."""
         raise NotImplementedError
 
     @_by_family
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
-        """Add a slot variable to the wrapped optimizer; over legacy optimizers only.
-
-        Args:
-            var: the variable that it belongs to.
-            slot_name: the slot's name.
-            initializer: the name of a Keras initializer, or one, or a tensor.
-            shape: the slot's shape; by default that of `var`.
-
-        Returns:
-            The slot variable.
-        """
+        """`add_slot` of the wrapped optimizer; over legacy ones only."""
         raise NotImplementedError
 
     # Properties.
@@ -524,10 +459,7 @@ class FamilyMembers(Counted, Restorable):
 
     @property
     def loss_scale(self) -> Any:
-        """The current loss scale, a scalar float32 tensor.
-
-        For the experimental class as of TF 2.3 or older it is the `LossScale` object, which returns that when called.
-        """
+        """The current loss scale, a scalar float32 tensor; of the experimental class as of TF 2.3, a `LossScale`."""
         loss_scale = self._acting_scale
         return loss_scale if self._shows_loss_scale_object else loss_scale()
 
@@ -557,15 +489,12 @@ class FamilyMembers(Counted, Restorable):
 
     @property
     def variables(self) -> CallableList:
-        """The variables, a list that can also be called; over legacy optimizers it has to be.
-
-        Over optimizers of tf_keras they are those of the wrapped optimizer, without those of the loss scale.
-        """
+        """The variables of the wrapped optimizer, over Keras 3 also those of the scale: a list that can be called."""
         return cast(CallableList, self._optimizer.variables)
 
     @property
     def weights(self) -> list[Any]:
-        """The variables of the wrapped optimizer: iterations, over Keras 3 the learning rate, then slots."""
+        """The variables of the wrapped optimizer."""
         return list(self._optimizer.variables)
 
     learning_rate = delegated(

@@ -58,99 +58,68 @@ _PLACES = {
 class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     """Wrap a Keras optimizer so that it scales the loss and unscales the gradients.
 
-    `minimize`, and with it `Model.fit`, multiplies the loss by the loss scale, divides the gradients by it, and updates
-    it. A custom loop does the first two itself, with `get_scaled_loss` and `get_unscaled_gradients`, before
-    `apply_gradients`. With a dynamic scale, a step with a non-finite gradient on any replica is skipped on all
-    replicas: variables and slots stay as they are, `iterations` advances (not with Keras 3), and the scale is halved,
-    down to 1. After `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale never skips.
+    Example:
+        >>> import tensorflow as tf, tf_keras, mpls.keras
+        >>> opt, weight = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25)), tf.Variable(1.0)
+        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
+        >>> float(weight), float(opt.loss_scale)
+        (0.5, 32768.0)
 
-    The instance is of a subclass for the family of the optimizer that it wraps, of tf_keras, legacy or new, or of Keras
-    3, and has that family's methods; frameworks and `isinstance` checks take it for their own `LossScaleOptimizer`.
-    Hyperparameters of the optimizer, such as `beta_1`, are read and set on it; other attributes, such as `epsilon`, are
-    not: see `mpls docs hyperparameters`. In a graph, methods that change state return an op; in eager mode they return
-    None.
+    `fit` and `minimize` scale, unscale and apply. A custom loop calls `get_scaled_loss`, `get_unscaled_gradients` and
+    `apply_gradients`; over a Keras 3 optimizer it may call `scale_loss` and `apply` instead. With a dynamic scale, a
+    step with an infinite or NaN gradient is skipped on all replicas, and the scale is halved, down to 1; after
+    `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale skips nothing.
 
-    Over a Keras 3 optimizer, `scale_loss` and `apply` are there too, and a custom loop may use them in place of the
-    other three. `dynamic_scale` and `step_counter` are the Keras variables that hold the state.
+    The wrapper has the methods of its inner optimizer's family: legacy or new tf_keras, or Keras 3. The framework and
+    `isinstance` take it for their own `LossScaleOptimizer`. Methods that change state return an op in a graph, None in
+    eager mode. Hyperparameters, such as `beta_1`, are those of the inner optimizer: see `mpls docs hyperparameters`.
+
+    The arguments come in groups: scale, dynamics, counting, safety, monitoring. `mpls docs options` has examples.
 
     Args:
         inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
+        name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
+
         dynamic: whether the scale adapts.
         initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given. `'auto'`
-            looks for the highest that does not overflow, in the first steps; see `mpls docs finding-the-scale`.
-        dynamic_growth_steps: finite steps in a row after which a dynamic scale doubles; by default 2000.
-        name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
+            looks for the highest that does not overflow, in the first steps.
+        enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
+            the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
+            `mpls docs disabling`.
+        share_scale_with: another wrapper of mpls over the same Keras, whose loss scale this one uses too, as in a GAN.
+
+        dynamic_growth_steps: finite steps in a row after which a dynamic scale grows; by default 2000.
         min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
         max_scale: ceiling of a growing scale; by default the largest float32.
         growth_factor: the factor by which the scale grows, above 1; by default 2.
         backoff_factor: the factor by which it shrinks, between 0 and 1; by default 0.5.
-        hysteresis: steps with non-finite gradients after which the scale shrinks, each of which is skipped; by
-            default 1.
-        consecutive_hysteresis: whether they must be in a row; if not, of finite steps only growth resets their count.
-        adjustable: whether `configure` can also change what is built already: a function that is traced, a graph that a
-            session runs. The settings are variables then, named as the arguments are, and saved in checkpoints.
-        skip_nonfinite: whether steps with non-finite gradients are to be skipped also where the scale is fixed.
-        count_steps: whether to count applied and skipped steps, on the device; see `applied_steps`.
-        skip_counts_step: whether a skipped step advances `iterations`; by default as said above.
-        track_overflows: whether to count the variables whose gradients are not finite, in skipped steps only; see
-            `overflow_report`.
+        hysteresis: the scale shrinks after this many non-finite steps, each of which is skipped; by default 1.
+        consecutive_hysteresis: whether these steps must be in a row; if not, of finite steps only growth resets their
+            count.
+        adjustable: whether `configure` also changes traced functions and built graphs. The settings are then variables,
+            named as the arguments are, and saved in checkpoints.
+
+        count_steps: whether to count applied and skipped steps, on the device.
+        skip_counts_step: whether a skipped step advances `iterations`; by default it does, but not over Keras 3.
+
+        skip_nonfinite: whether a fixed scale, too, skips steps with non-finite gradients.
+        check_unscaled: whether a step is decided by the gradients as they were unscaled, so that clipping hides no
+            overflow.
         max_consecutive_skips: how many steps in a row may be skipped; by default any number.
-        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a
-            `mpls.monitor.Stuck`. In eager mode it happens at once; in a graph only the error does,
-            and the others when `check_skips` is called. XLA delays the error, see `mpls docs giving-up`.
-        check_unscaled: whether gradients decide about a step as they were when they were unscaled, so that what the
-            program does to them before it applies them, such as clipping, hides no overflow; see
-            `mpls docs clipping`.
-        enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
-            the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
-            `mpls docs disabling`.
-        share_scale_with: another wrapper over the same Keras, tf_keras or Keras 3, whose loss scale this one uses too,
-            as in a GAN. The settings of the scale are those of the other wrapper, and may not be given here. A step of
-            either counts as a step of the scale; see `mpls docs several-losses`.
+        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `mpls.monitor.Stuck`. In
+            a graph only the error comes by itself: see `mpls docs giving-up`.
+
+        track_overflows: whether to count, for each variable, the steps in which its gradient is not finite.
 
     Raises:
-        TypeError: `inner_optimizer` is no Keras optimizer, or scales the loss already; an argument is no bool where one
-            is needed; a `name` for an optimizer of tf_keras.
-        ValueError: a setting of the scale is given beside `share_scale_with`, or that is over the other Keras;
-            `inner_optimizer` is wrapped already, or has a `loss_scale_factor`, or `gradient_accumulation_steps`
-            with a true `skip_counts_step`; a fixed scale without `initial_scale`, or with a setting of dynamic ones; an
-            `initial_scale` that is NaN, infinite, zero or negative, or out of bounds; another number out of its range;
-            a strategy that does not work.
-        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX; or on JAX, with `adjustable`,
-            `track_overflows`, `max_consecutive_skips`, `check_unscaled` or `share_scale_with`.
+        TypeError: `inner_optimizer` is not a Keras optimizer, or scales the loss already; an argument has another type.
+        ValueError: a number is out of its range, or `initial_scale` out of bounds; arguments exclude each other;
+            `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; the strategy does not work.
+        NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX, or an option does not work on JAX.
 
     Reproduces:
-        `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, and
-        `tf_keras.mixed_precision.LossScaleOptimizer`, 2.16 to 2.21. There, replicas that did not aggregate could
-        disagree, scales from 2**25 on lost float16 gradients, and `from_config` was missing from the public class.
-        `keras.optimizers.LossScaleOptimizer`, Keras 3, whose scale could fall to 0 and grow to infinity, which looked
-        at the gradients of the first replica only, and which had no fixed scale. The arguments after `name` are
-        those of mpls.
-
-    Example:
-        >>> import tensorflow as tf
-        >>> import tf_keras, mpls.keras
-        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25))
-        >>> weight = tf.Variable(1.0)
-        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
-        >>> float(weight), float(opt.loss_scale), int(opt.dynamic_counter)
-        (0.5, 32768.0, 1)
-
-        A custom loop:
-
-        >>> with tf.GradientTape() as tape:
-        ...     scaled_loss = opt.get_scaled_loss(weight ** 2)
-        >>> grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, [weight]))
-        >>> opt.apply_gradients(zip(grads, [weight]))
-        >>> float(weight)
-        0.25
-
-        Hyperparameters are those of the inner optimizer:
-
-        >>> opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.Adam(beta_1=0.8))
-        >>> opt.beta_1 = 0.5  # the same as opt.inner_optimizer.beta_1 = 0.5
-        >>> opt.inner_optimizer.beta_1
-        0.5
+        `tf.keras.mixed_precision.LossScaleOptimizer`, TF 2.4 to 2.15, `tf_keras.mixed_precision.LossScaleOptimizer`,
+        2.16 to 2.21, and `keras.optimizers.LossScaleOptimizer`, without their defects: see `mpls docs differences`.
     """
 
     _is_experimental = False
@@ -324,13 +293,11 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     # Configs.
 
     def get_config(self) -> dict[str, Any]:
-        """Return the settings, the same whether the scale is set by this class or by the experimental one.
+        """Return the settings, as the original does, and those of mpls that are not the defaults.
 
         Returns:
             `{'inner_optimizer': dict, 'dynamic': bool, 'initial_scale': float, 'dynamic_growth_steps': int or None}`.
-            Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only where it is False, so that Keras
-            itself reads the config of a dynamic scale. Arguments that the originals had not are in it where they are
-            not the defaults.
+            Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only if it is False.
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
         if self._shows_loss_scale_object and not (who_calls(self).is_keras and is_translatable(self._loss_scale)):
@@ -345,19 +312,19 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
 
     @classmethod
     def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
-        """Create an optimizer from a config of this release, or of any TensorFlow from 2.0 on, or of Keras 3.
+        """Create an optimizer from a config of this release, of TensorFlow 2.0 or later, or of Keras 3.
 
         Args:
-            config: what `get_config` returned; it is not changed. The inner optimizer may stand in it as an object.
-            custom_objects: classes of the user by name.
+            config: what `get_config` returned. The inner optimizer may stand in it as an object.
+            custom_objects: your classes by name.
 
         Returns:
             The optimizer, of the family of the inner optimizer that the config names.
 
         Raises:
             KeyError: the config names no optimizer.
-            ValueError: its loss scale is of a class, or has a multiplier, that has no counterpart here.
-            TypeError: it is no dict, or has unknown keys.
+            ValueError: its loss scale has a class or multiplier without counterpart here.
+            TypeError: it is not a dict, or has unknown keys.
         """
         inner, settings = read_config(config, custom_objects)
         inner, found, options = without_state(inner)

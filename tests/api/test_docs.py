@@ -269,7 +269,7 @@ def problems_of(function: Any, doc: str | None) -> list[str]:
         return ["no docstring"]
     found = sections(inspect.cleandoc(doc))
     problems = problems_of_summary(found[""])
-    if function is None:
+    if function is None or is_of_the_wrapped(doc):
         return problems
     # Nobody but mpls makes instances of a dataclass; users read the attributes.
     described = found.get("Attributes" if is_of_dataclass(function) else "Args", "")
@@ -296,6 +296,11 @@ def problems_of_summary(text: str) -> list[str]:
     return problems
 
 
+def is_of_the_wrapped(doc: str) -> bool:
+    """Whether a method only calls that of the wrapped optimizer, whose documentation is the framework's."""
+    return re.match(r"`\w+` of the wrapped optimizer\b", doc) is not None
+
+
 def is_of_dataclass(function: Any) -> bool:
     """Whether a constructor is one that `dataclass` has made."""
     return getattr(getattr(function, "__code__", None), "co_filename", None) == "<string>"
@@ -313,7 +318,7 @@ def raises(function: Any) -> bool:
 
 def has_returns(function: Any, doc: str) -> bool:
     annotation = inspect.signature(function).return_annotation
-    if annotation in (None, "None", "NoReturn", inspect.Signature.empty):
+    if annotation in (None, "None", "NoReturn", inspect.Signature.empty) or is_of_the_wrapped(doc):
         return True
     text = inspect.cleandoc(doc)
     return "Returns" in sections(text) or text.startswith(("Return ", "Create "))

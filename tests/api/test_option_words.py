@@ -28,14 +28,6 @@ OTHERS = (
 WORDS: dict[tuple[Any, str], tuple[str, str]] = {
     (mpls.v1.MixedPrecisionLossScaleOptimizer, "skip_counts_step"): ("`iterations`", "`global_step`"),
     (mpls.contrib.LossScaleOptimizer, "skip_counts_step"): ("`iterations`", "`global_step`"),
-    (mpls.v1.FixedLossScale, "skip_nonfinite"): (
-        "also where the scale is fixed",
-        "; if not, they are applied, and variables become NaN",
-    ),
-    (mpls.contrib.ExponentialUpdateLossScaleManager, "consecutive_hysteresis"): (
-        "they must",
-        "the non-finite steps must",
-    ),
     (mpls.v1.MixedPrecisionLossScaleOptimizer, "enabled"): (
         "the inner optimizer alone, `loss_scale` is 1, and the state of the scale is kept",
         "`opt` alone, and `loss_scale` keeps its state",
@@ -74,7 +66,7 @@ class WordsTest(unittest.TestCase):
     @parameterized.expand(ROWS)
     def test_are_those_of_the_home(self, case: str, cls: Any, name: str) -> None:
         text = text_of(cls, name)
-        if text == "as in `mpls.keras`.":
+        if text.startswith("as in `mpls.keras`"):
             return
         home, own = WORDS.get((cls, name), ("", ""))
         wanted = core_of(text_of(HOME, name)).replace(home, own) if home else core_of(text_of(HOME, name))
