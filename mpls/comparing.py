@@ -43,7 +43,7 @@ SAME_BITS, SAME_UP_TO_ROUNDING, DIFFERENT = "the same bits", "the same up to rou
 
 
 class UnreadableTraceError(MplsError, ValueError):
-    """A file is no trace, or is broken."""
+    """A file is not a trace, or is broken."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def read_trace(path: str) -> Trace:
 
     Raises:
         MissingFileError: there is no such file.
-        UnreadableTraceError: it is no regular file or no trace, is not whole, or is one of a later version.
+        UnreadableTraceError: it is not a regular file, not a trace, not whole, or is one of a later version.
         OSError: it cannot be read.
     """
     name = printable(path)
@@ -163,13 +163,13 @@ def read_trace(path: str) -> Trace:
         raise MissingFileError(f"there is nothing at {name}")
     if not place.is_file():
         # A pipe may never end, or never begin.
-        raise UnreadableTraceError(f"{name} is no regular file")
+        raise UnreadableTraceError(f"{name} is not a regular file")
     try:
         content = json.loads(place.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UnreadableTraceError(f"{name} is no whole JSON ({printable(str(error))}); record it again") from None
+        raise UnreadableTraceError(f"{name} is not complete JSON ({printable(str(error))}); record it again") from None
     if not is_trace(content):
-        raise UnreadableTraceError(f"{name} is no trace; mpls trace, or its recorder, writes them")
+        raise UnreadableTraceError(f"{name} is not a trace; mpls trace, or its recorder, writes them")
     if content.get("version") != VERSION:
         raise UnreadableTraceError(
             f"{name} has version {printable(repr(content.get('version')))} of the format, and this mpls reads {VERSION}"
@@ -213,13 +213,13 @@ def _number(value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if is_number or value in ("inf", "-inf", "nan"):
         return float(value)
-    raise ValueError(f"{value!r} is no number")
+    raise ValueError(f"{value!r} is not a number")
 
 
 def _count(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
         return value
-    raise ValueError(f"{value!r} is no count")
+    raise ValueError(f"{value!r} is not a count")
 
 
 class IncomparableTracesError(MplsError, ValueError):
@@ -340,7 +340,7 @@ def compare(old: str, new: str, tolerance: float | None = None) -> Comparison:
 
     Raises:
         MissingFileError: there is no such file.
-        UnreadableTraceError: one is no trace, or is broken.
+        UnreadableTraceError: one is not a trace, or is broken.
         IncomparableTracesError: they are of different programs.
         OSError: a file cannot be read.
     """

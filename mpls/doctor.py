@@ -44,8 +44,8 @@ def doctor(paths: Sequence[str], *, as_json: bool = False, has_all: bool = False
     Returns:
         The exit status, the text, and a list of messages about paths that could not be read; the list is empty with
         `as_json`, where the text contains them. The status is 0; 1 if a program uses a name that no option brings back;
-        2 if a path does not exist, cannot be read, is no Python 3, or is a file of more than 1 MB or a notebook of more
-        than 100 MB.
+        2 if a path does not exist, cannot be read, is not
+        Python 3, or is too large: 1 MB, or 100 MB for a notebook.
     """
     description = describe(paths, sys.stderr)
     if as_json:
@@ -62,9 +62,9 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
         progress: where a progress bar is shown, if it is a terminal; by default nowhere.
 
     Returns:
-        These keys, always all of them. Paths of files are relative to the current directory if they are inside it, and
-        escaped as by `repr`. A place is `{"file": str, "cell": int, "line": int, "certain": bool,
-        "behind": str}`: `cell` is the number of the notebook's code cell that has the line, null outside notebooks;
+        These keys, always all of them. Paths inside the current directory are relative to it; all are escaped as by
+        `repr`. A place is `{"file": str, "cell": int, "line": int, "certain": bool, "behind": str}`: `cell` is the
+        number of the notebook's code cell that has the line, null outside notebooks;
         `certain` is whether the line runs on every release: false behind a test for a release, and in functions that
         nothing mentions; `behind` is the condition that a constant of the program makes false, `"AMP"` after
         `AMP = False`, null if there is none.

@@ -199,7 +199,7 @@ def install(
 
     Raises:
         ValueError: the release or the Keras does not exist, or `legacy_optimizers` is set without Keras 2.
-        TypeError: a setting that must be a bool is none, or the release is no string.
+        TypeError: a setting that must be a bool is none, or the release is not a string.
         RuntimeError: TensorFlow is loaded already: with TF 2 behaviour for `v1`, or with another Keras for `keras`.
         ImportError: that Keras is not installed.
 

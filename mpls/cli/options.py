@@ -204,7 +204,7 @@ def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="say what programs need to run today, without running them",
         description="Say what programs need to run today: options of `mpls run`, names to replace, and names that "
         "are gone for good. It reads the source and runs nothing. Exit status: 0; 1 if a name is gone for good; 2 if a "
-        "path does not exist, is no Python 3, or is too large.",
+        "path does not exist, is not Python 3, or is too large.",
     )
     doctor.set_defaults(parser=doctor)
     doctor.add_argument("paths", nargs="+", metavar="PATH", help="a script, a notebook, or a folder of them")

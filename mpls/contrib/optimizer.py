@@ -83,13 +83,12 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
             `mpls docs disabling`.
 
     Raises:
-        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, or an option is out of its range.
-        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`; or an option is no bool.
+        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, or an option is out of its range.
+        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`; or an option is not a bool.
 
     Reproduces:
-        `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments, and
-        failed later; its `get_name`, `variables` and `get_slot_names` raised AttributeError; and it created the wrapped
-        optimizer's variables inside of a conditional.
+        `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments,
+        and its `get_name`, `variables` and `get_slot_names` raised AttributeError.
     """
 
     skip_nonfinite = read_only("skip_nonfinite", lambda _: True, "Always True: each manager skips such steps.")
@@ -224,7 +223,7 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
 
         Raises:
             ValueError: it is not the state of such a manager.
-            TypeError: it is no dict.
+            TypeError: it is not a dict.
             NotImplementedError: the manager is of a user's class that does not define `load_state_dict`.
         """
         with in_graph_of(session):

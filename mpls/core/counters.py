@@ -145,14 +145,13 @@ class Stuck:
 
     Attributes:
         consecutive_skips: how many steps in a row were skipped.
-        nonfinite_losses: in how many of them the loss itself was not finite, or any of several that were scaled since
-            the step before; None if no loss is known. A loss that was scaled after gradients of the same step had been
-            unscaled, and were not finite, is not counted: it may be computed from them.
+        nonfinite_losses: in how many of these steps a loss was not finite; None if no loss is known. A loss that may be
+            computed from non-finite gradients of the same step is not counted.
         recent_scales: the scales of the last skipped steps, the latest last.
         variables: the names of the variables whose gradients were not finite in the last of them.
-        cause: `'loss'`, if the loss itself is broken; `'model'`, if its gradients are; `'scale'`, if the scale is too
-            high; `'unknown'`, if the gradients are NaN and never infinite above the lowest scale, so that the model
-            may be broken, or the scale too high for one that computes in float16.
+        cause: `'loss'` if the loss itself is broken; `'model'` if its gradients are; `'scale'` if the scale is too
+            high; `'unknown'` if the gradients are NaN and never infinite, above the lowest scale: the model may be
+            broken, or the scale too high.
         at_floor: whether the scale cannot fall any more.
     """
 

@@ -37,7 +37,7 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
 
     Raises:
         TypeError: `loss` is an integer, or of an integer dtype; a ValueError too, as with the optimizers of TF 1.
-        AttributeError: `loss` is no number, is not callable and has no dtype, as with the originals.
+        AttributeError: `loss` is not a number, is not callable and has no dtype, as with the originals.
     """
     if callable(loss):
 

@@ -18,7 +18,7 @@ def to_float(value: Any, subject: str) -> float:
 
     Raises:
         ArgumentTypeError: the value has no `__float__`.
-        ArgumentValueError: it is a string that is no number.
+        ArgumentValueError: it is a string that is not a number.
         ArgumentOverflowError: it is an integer too large for a float.
     """
     return float(_convert(float, value, subject, "be a number"))
@@ -29,7 +29,7 @@ def to_int(value: Any, subject: str) -> int:
 
     Raises:
         ArgumentTypeError: the value has no `__int__`.
-        ArgumentValueError: it is a string that is no whole number, or NaN.
+        ArgumentValueError: it is a string that is not a whole number, or NaN.
         ArgumentOverflowError: it is infinite.
     """
     return int(_convert(int, value, subject, "be a whole number"))

@@ -53,7 +53,7 @@ class ReleaseBehavior:
 
     @property
     def wrong_optimizers_are_value_errors(self) -> bool:
-        """Whether Keras wrappers raised ValueError for what is no optimizer: up to TF 2.3; TypeError since."""
+        """Whether Keras wrappers raised ValueError for what is not an optimizer: up to TF 2.3; TypeError since."""
         return self.is_up_to("2.3")
 
     @property
@@ -91,7 +91,7 @@ def behavior_of(release: str | None) -> ReleaseBehavior:
 
     Raises:
         ValueError: there is no such release.
-        TypeError: it is no string; 2.10 is the number 2.1.
+        TypeError: it is not a string; 2.10 is the number 2.1.
     """
     if release is None:
         return ReleaseBehavior()

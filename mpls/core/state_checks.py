@@ -269,7 +269,7 @@ def warn_of_surplus(surplus: Mapping[str, Any]) -> None:
 
 
 def require_keys(state: Any, required: set[str], optional: set[str]) -> None:
-    """Refuse a state that is no dict with these keys."""
+    """Refuse a state that is not a dict with these keys."""
     if not isinstance(state, Mapping):
         raise ArgumentTypeError(
             error_text(f"{_SUBJECT}: state", "be a dict", state, "Pass what state_dict() returned", ANCHOR)
@@ -312,7 +312,7 @@ def checked_dynamic(state: Any, settings: Mapping[str, float], optional: Iterabl
 
     Raises:
         SavedStateError: it is not the state of such a loss scale.
-        TypeError: it is no dict.
+        TypeError: it is not a dict.
     """
     require_dynamic(state, True)
     require_keys(state, {DYNAMIC, SCALE, GOOD_STEPS}, {INITIAL_SCALE, *settings, *optional})

@@ -37,10 +37,10 @@ _Self = TypeVar("_Self", bound="Policy")
 class Policy(mpls.keras.Policy):
     """A `mpls.keras.Policy` with a loss scale, by which `compile` wraps the model's optimizer; deprecated.
 
-    If a model has this policy, because it was the global one when the model was made or was passed to the model,
-    `compile` wraps the optimizer in `mpls.experimental.LossScaleOptimizer` with the policy's loss scale; if that is
-    None, it does not wrap. An optimizer that is wrapped already stays as it is. This works in tf_keras and in Keras 3:
-    `compile` of both is patched as long as such policies exist, and works as usual for models with other policies.
+    A model has this policy if the policy was global when the model was made, or was passed to the model. `compile` then
+    wraps the optimizer in `mpls.experimental.LossScaleOptimizer` with the policy's loss scale, unless that is None. An
+    optimizer that is wrapped already stays as it is. This works in tf_keras and in Keras 3: `compile` of both is
+    patched as long as such policies exist, and works as usual for models with other policies.
 
     A model that is loaded from a file has a policy of Keras' own, without the loss scale.
 
@@ -50,7 +50,7 @@ class Policy(mpls.keras.Policy):
             `LossScale`; or None. By default `'dynamic'` for the policy `'mixed_float16'`, and None for others.
 
     Raises:
-        TypeError: `name` is no string.
+        TypeError: `name` is not a string.
         ValueError: `name` names no policy, or one that TensorFlow removed; `loss_scale` is none of these.
 
     Reproduces:
@@ -119,7 +119,7 @@ class Policy(mpls.keras.Policy):
 
         Args:
             config: what `get_config` returned, here or in TF 2.1 to 2.8; it is not changed.
-            custom_objects: classes of loss scales of the user by name.
+            custom_objects: your own classes of loss scales, by name.
 
         Returns:
             The policy.
@@ -177,8 +177,8 @@ def global_policy() -> Policy:
     """Return the policy of layers and models that are made without one; deprecated.
 
     Returns:
-        If a policy of Keras' own classes is set, as by default and by Keras' own functions, a `Policy` of that name
-        with the default loss scale. Any other policy is returned unchanged: those of mpls, and quantized ones.
+        If Keras' own functions have set the policy, or nobody has: a `Policy` of that name with the default loss scale.
+            Any other policy is returned unchanged: those of mpls, and quantized ones.
 
     Reproduces:
         `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8. As up to TF 2.3, what it returns has a
@@ -204,7 +204,7 @@ def get_layer_policy(layer: Any) -> Policy:
         returned unchanged: those of mpls, and quantized ones.
 
     Raises:
-        ValueError: it is no layer.
+        ValueError: it is not a layer.
 
     Reproduces:
         `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8. As up to TF 2.3, what it returns has a

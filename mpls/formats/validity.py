@@ -165,7 +165,7 @@ def _is_bool(value: Any) -> bool:
 *OF_DYNAMIC_SCALES, _SKIPS = SCALE_OPTIONS
 # The keys of the value of `OPTIONS_KEY`.
 OF_SETTINGS, OF_STATE = "settings", "state"
-# What may stand below them. An initial scale stands there if it is no number.
+# What may stand below them. An initial scale stands there if it is not a number.
 OPTIONS = (*SCALE_OPTIONS, *STEP_OPTIONS)
 SETTINGS_OF_ENTRY = (*OPTIONS, "initial_scale")
 OPTION_VARIABLES = (*WHOLE_EXTRAS, *FLOAT_EXTRAS, *COUNTS)

@@ -39,7 +39,7 @@ def adapter_for(optimizer: Any) -> Any:
     """Return the adapter class that wraps an optimizer.
 
     Raises:
-        TypeError: it is no Keras optimizer; up to TF 2.3 it was a ValueError.
+        TypeError: it is not a Keras optimizer; up to TF 2.3 it was a ValueError.
     """
     family = keras_family_of(optimizer)
     if family is not None:
@@ -76,7 +76,7 @@ def decided(enabled: Any, optimizer: Any, subject: str = "LossScaleOptimizer") -
         subject: the public name that the user called, for errors.
 
     Raises:
-        TypeError: `enabled` is no bool and no string; or it is `'auto'`, and the optimizer is no Keras optimizer.
+        TypeError: `enabled` is neither a bool nor a string; or it is 'auto', and the optimizer is of TF 1.
         ValueError: it is another string than `'auto'`.
     """
     if isinstance(enabled, bool):

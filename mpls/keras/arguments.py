@@ -47,7 +47,7 @@ def check_settings(
         scale. The others are keyword arguments of the loss scale.
 
     Raises:
-        TypeError: `dynamic` is no bool, as where the arguments of the experimental class are passed.
+        TypeError: `dynamic` is not a bool, as where the arguments of the experimental class are passed.
         ValueError: `initial_scale` is missing for a fixed scale, or no usable number; `dynamic_growth_steps` is
             given for one; or one of the others is given for the wrong kind of scale.
     """

@@ -33,7 +33,7 @@ def read_config(config: Any, custom_objects: dict[str, type] | None = None) -> t
 
     Raises:
         KeyError: the config names no optimizer.
-        TypeError: it is no dict.
+        TypeError: it is not a dict.
         ValueError: it holds a loss scale of an unknown class, or a setting that belongs to the inner optimizer.
     """
     if not isinstance(config, dict):
@@ -150,10 +150,10 @@ def deserialize_inner(inner: Any, settings: dict[str, Any], custom_objects: dict
         custom_objects: classes of the user by name.
 
     Returns:
-        The optimizer; or what the config has in its place, if that is no dict.
+        The optimizer; or what the config has in its place, if that is not a dict.
 
     Raises:
-        TypeError: the config is of another form, or what it names is no optimizer, or one with other settings.
+        TypeError: the config is of another form, or what it names is not an optimizer, or one with other settings.
         ValueError: it is that of a wrapper, or has a setting that the optimizer refuses.
     """
     if not isinstance(inner, dict):

@@ -45,8 +45,8 @@ class LossScaleOptimizer(PublicWrapper):
         enabled: as in `mpls.keras`.
 
     Raises:
-        TypeError: `optimizer` is no Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
-            user's own; or an option is no bool.
+        TypeError: `optimizer` is not a Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
+            user's own; or an option is not a bool.
         ValueError: `optimizer` is wrapped already, `loss_scale` is none of these, or the strategy does not work.
         NotImplementedError: as of TF 2.3 or older, `loss_scale` is an object with state, and Keras 3 runs on another
             backend than TensorFlow.

@@ -77,7 +77,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
 
         Args:
             grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
-            name: name of the returned op. What is no string goes to the wrapped optimizer as its second positional
+            name: name of the returned op. What is not a string goes to the wrapped optimizer as its second positional
                 argument, as up to TF 2.9.
             experimental_aggregate_gradients: whether to sum the gradients over replicas. If not, replicas still agree
                 on whether to skip.

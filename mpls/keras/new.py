@@ -69,9 +69,9 @@ class NewAdapter(TfKerasMembers, _Native):
         Args:
             grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
             skip_gradients_aggregation: whether the gradients have been summed over replicas already. If they have,
-                replicas still agree on whether to skip. What is no bool goes to the wrapped optimizer as its second
+                replicas still agree on whether to skip. What is not a bool goes to the wrapped optimizer as its second
                 positional argument, as with the experimental class up to TF 2.8; as of TF 2.10 and later, only a string
-                does, and what else is no bool counts as one.
+                does, and what else is not a bool counts as one.
             **kwargs: `experimental_aggregate_gradients`, the reverse, of older code; others go to the wrapped
                 optimizer.
 

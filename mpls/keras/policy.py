@@ -66,7 +66,7 @@ class Policy(metaclass=PolicyMeta):
             `'float32'`, for both. `compile` scales the loss of models with the policy `'mixed_float16'`.
 
     Raises:
-        TypeError: `name` is no string.
+        TypeError: `name` is not a string.
         ValueError: it names no policy, or one that TensorFlow removed.
 
     Reproduces:

@@ -235,7 +235,7 @@ def migrate_file(path: str, reader: Reader) -> Result:
     limit = MAX_NOTEBOOK_BYTES if path.endswith(_NOTEBOOK) else _MAX_BYTES
     try:
         if not os.path.isfile(path):
-            return Result(path, unread=("is no file",))
+            return Result(path, unread=("is not a file",))
         with open(path, "rb") as file:
             content = file.read(limit + 1)
     except OSError as error:

@@ -67,7 +67,9 @@ def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str |
 
 def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, depth: int) -> str | Unknown:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return "dynamic=True" if node.value == "dynamic" else Unknown("is no loss scale", "pass 'dynamic' or a number")
+        return (
+            "dynamic=True" if node.value == "dynamic" else Unknown("is not a loss scale", "pass 'dynamic' or a number")
+        )
     number = _number(node)
     if number is not None:
         return _fixed(number, source)
@@ -91,7 +93,7 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
             is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
             advice = _REFUSED.format(analysis.release_with_objects) if is_refused else ""
         return Unknown(IN_VARIABLE, advice)
-    # A number keeps its name; the word 'dynamic' is no number.
+    # A number keeps its name; the word 'dynamic' is not a number.
     return _settings(value, bound.region, analysis, node.id, depth + 1)
 
 
@@ -110,7 +112,7 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
         if value is None or number is None:
             return Unknown("has a value that is only known when the program runs")
         return _fixed(number, analysis.text.source(value))
-    return _of_dynamic(given, analysis) if kinds == {"DynamicLossScale"} else Unknown("is no loss scale to copy")
+    return _of_dynamic(given, analysis) if kinds == {"DynamicLossScale"} else Unknown("is not a loss scale to copy")
 
 
 def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
@@ -118,7 +120,7 @@ def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown
     factor = 2.0 if multiplier is None else _number(multiplier)
     if factor is None or factor <= 1 or not can_be_scale(factor) or math.frexp(factor)[0] != 0.5:
         # By others, dividing is not exactly multiplying by the inverse.
-        return Unknown("has a multiplier that is no power of 2", _MULTIPLIER)
+        return Unknown("has a multiplier that is not a power of 2", _MULTIPLIER)
     if any(_number(each) is None for each in given.values()):
         # They may be objects of TensorFlow, or have historical names in them.
         return Unknown("has values that are only known when the program runs")
@@ -151,7 +153,7 @@ def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | 
 def _fixed(number: float, source: str) -> str | Unknown:
     # The originals refuse those below 1, the wrapper of mpls those above the largest.
     if not 1 <= number <= LARGEST_FIXED_SCALE:
-        return Unknown("is no fixed scale", _FIXED)
+        return Unknown("is not a fixed scale", _FIXED)
     return f"dynamic=False, initial_scale={source}"
 
 

@@ -76,7 +76,7 @@ class SourceText:
         tree: the syntax tree.
 
     Raises:
-        UnreadableError: it is no Python 3.
+        UnreadableError: it is not Python 3.
     """
 
     def __init__(self, text: str) -> None:
@@ -84,7 +84,7 @@ class SourceText:
         try:
             self.tree = parse(text)
         except BROKEN as error:
-            raise UnreadableError(f"is no Python 3: {error}") from None
+            raise UnreadableError(f"is not Python 3: {error}") from None
         lines = self.utf8.splitlines(keepends=True)
         self._starts = [0, *itertools.accumulate(map(len, lines if self.utf8.endswith((b"\n", b"\r")) else lines[:-1]))]
 
@@ -207,7 +207,7 @@ class NotebookText:
         unread: the numbers of cells that are not Python, with the reasons.
 
     Raises:
-        UnreadableError: it is no notebook, or not one in Python.
+        UnreadableError: it is not a notebook, or not one in Python.
     """
 
     def __init__(self, content: bytes) -> None:

@@ -39,7 +39,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
 
     It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
     `consecutive_skips`, ints. At the end of an epoch they are in `History`, and in what callbacks after it in the list
-    write: put it before `CSVLogger` and `TensorBoard`, of which it warns once. At the ends of batches they are in
+    write: put it before `CSVLogger` and `TensorBoard`, or it warns once. At the ends of batches they are in
     progress bars; that of tf_keras shows means over the epoch, as of all values that are not the model's metrics.
 
     A model that trains with several optimizers, as a GAN, gets a callback for each, with a name for each.
@@ -63,10 +63,10 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             history has the plain names.
 
     Raises:
-        ValueError: `every` is no whole number of at least 1; or, in `fit`, a callback for another optimizer has its
+        ValueError: `every` is not a whole number of at least 1; or, in `fit`, a callback for another optimizer has its
             name.
-        TypeError: `every` is no number, `messages` is no bool, `name` is no string, `optimizer` scales nothing; or, in
-            `fit`, the model's optimizer scales nothing.
+        TypeError: an argument has another type, or `optimizer` scales nothing; or, in `fit`, the model's optimizer
+            scales nothing.
         RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
     """
 

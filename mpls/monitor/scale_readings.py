@@ -105,7 +105,7 @@ def checked_every(value: Any, subject: str) -> int:
     """Return how often to read, a whole number of at least 1.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         ValueError: it is below 1, or no whole number.
     """
     every = to_int(value, f"{subject}: every")

@@ -62,8 +62,8 @@ class LossScaleHook(KeepsHistory, _Base):
             `loss`; of several processes, pass it in one.
 
     Raises:
-        ValueError: `every` is no whole number of at least 1.
-        TypeError: the optimizer scales nothing, `every` is no number, or `messages` is no bool.
+        ValueError: `every` is not a whole number of at least 1.
+        TypeError: the optimizer scales nothing, `every` is not a number, or `messages` is not a bool.
         RuntimeError: in a run, a `TrainingStuckError`, if the optimizer gives up.
     """
 

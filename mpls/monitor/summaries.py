@@ -41,7 +41,7 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
         Nothing.
 
     Raises:
-        TypeError: the optimizer scales nothing, or `name` is no string.
+        TypeError: the optimizer scales nothing, or `name` is not a string.
         ValueError: there is a default writer, and no step.
     """
     if not isinstance(name, str):

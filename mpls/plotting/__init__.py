@@ -105,7 +105,7 @@ def read_course(path: str) -> Course:
         raise UnreadableCourseError(f"{printable(path)} is one event file; give the directory that it is in")
     if not place.is_file():
         # A pipe may never end, or never begin.
-        raise UnreadableCourseError(f"{printable(path)} is no regular file")
+        raise UnreadableCourseError(f"{printable(path)} is not a regular file")
     if place.suffix.lower() == ".json":
         return course_of_json(place)
     return course_of_csv(place)

@@ -103,7 +103,7 @@ def scalars(path: pathlib.Path) -> Iterator[tuple[str, int, float]]:
         OSError: it cannot be read.
     """
     if path.exists() and not path.is_file():
-        raise UnreadableCourseError(f"{printable(str(path))} is no regular file")
+        raise UnreadableCourseError(f"{printable(str(path))} is not a regular file")
     with path.open("rb") as file:
         try:
             for record in _records(file):

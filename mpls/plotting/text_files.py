@@ -31,11 +31,11 @@ def course_of_json(path: pathlib.Path) -> Course:
     try:
         rows = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
-        raise UnreadableCourseError(f"{name} is no whole JSON ({printable(str(error))})") from None
+        raise UnreadableCourseError(f"{name} is not complete JSON ({printable(str(error))})") from None
     if is_trace(rows):
         return course_of_trace(read_trace(str(path)))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UnreadableCourseError(f"{name} is no list of objects, as LossScaleCallback.save(path) writes it")
+        raise UnreadableCourseError(f"{name} is not a list of objects, as LossScaleCallback.save(path) writes it")
     missing = f"{name} has no object with {STEP!r} and {SCALE!r}, as LossScaleCallback.save(path) writes them"
     return course_of_columns(path.name, STEP, ((row.get(STEP), row) for row in rows), missing)
 
@@ -71,5 +71,5 @@ def _text(path: pathlib.Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UnreadableCourseError(
-            f"{printable(str(path))} is no text; give a CSV file, a history in JSON, or a directory of event files"
+            f"{printable(str(path))} is not text; give a CSV file, a history in JSON, or a directory of event files"
         ) from None

@@ -60,7 +60,7 @@ def notebook(content: bytes, *, has_apart: bool = True) -> Notebook:
     try:
         whole = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError, MemoryError):
-        raise ValueError("is no notebook: it is no JSON") from None
+        raise ValueError("is not a notebook: it is not JSON") from None
     cells = _cells_of(whole)
     language = _language_of(whole)
     if not re.match(r"i?python", language, re.IGNORECASE):
@@ -84,7 +84,7 @@ def _cells_of(whole: Any) -> list[str]:
     for sheet in sheets if isinstance(sheets, list) else [None]:
         of_sheet = sheet.get("cells") if isinstance(sheet, dict) else None
         if not isinstance(of_sheet, list):
-            raise ValueError("is no notebook: it has no cells")
+            raise ValueError("is not a notebook: it has no cells")
         for cell in of_sheet:
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 source = cell.get("source", cell.get("input", ""))
@@ -125,7 +125,7 @@ def _why_broken(text: str) -> str | None:
     try:
         parse(text)
     except BROKEN as error:
-        return printable(f"is no Python 3: {error}")
+        return printable(f"is not Python 3: {error}")
     return None
 
 

@@ -171,7 +171,7 @@ class Tree:
             tree = parse(content)
             survey = Survey(tree, may_be_cut=True)
         except UNREADABLE as error:
-            file.reason = f"is no Python 3: {printable(str(error))}"
+            file.reason = f"is not Python 3: {printable(str(error))}"
             return file
         self._keep(file, survey)
         file.imported = list(_imported(survey))
@@ -320,7 +320,7 @@ class Tree:
     def _of_notebook(self, path: str) -> Found | Unread:
         try:
             if not os.path.isfile(path):
-                raise ValueError("is no file")
+                raise ValueError("is not a file")
             with open(path, "rb") as file:
                 content = file.read(MAX_NOTEBOOK_BYTES + 1)
             if len(content) > MAX_NOTEBOOK_BYTES:

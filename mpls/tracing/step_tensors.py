@@ -25,7 +25,7 @@ def about_variable(variable: Any) -> Any:
 
 
 def sizes_of(shape: Any) -> list[Any]:
-    """Return the sizes of a shape of TensorFlow or Keras; in TF 1, they are no numbers by themselves."""
+    """Return the sizes of a shape of TensorFlow or Keras; in TF 1, they are not numbers by themselves."""
     return shape.as_list() if hasattr(shape, "as_list") else list(shape)
 
 

@@ -42,10 +42,10 @@ def convert_state(
         slots of weight: momentum
 
     The target gets the number of steps, the slots of every variable, other state of the algorithm, and the loss scale
-    with its counter; and where it has the option for it, counters of steps and overflows of variables. The source stays
-    as it is. If only the source is wrapped, its loss scale is left out; if only the
-    target is wrapped, its loss scale stays as it is, and there is a warning if it is dynamic. The target's
-    hyperparameters stay as they are unless `hyperparameters=True`; the report says which differ.
+    with its counter. It also gets counters of steps and overflows, if it has the options for them. The source stays as
+    it is. If only the source is wrapped, its loss scale is left out. If only the target is wrapped, its loss scale
+    stays as it is; a warning says so if it is dynamic. The target's hyperparameters stay as they are unless
+    `hyperparameters=True`; the report says which differ.
 
     All checks come before the first assignment, so an error leaves the target as it was. A target that is not built yet
     is built with `variables`. It works in eager mode only; functions that use the target may have been traced before.
@@ -71,9 +71,9 @@ def convert_state(
         A report of the state that was set, what was left out, and which settings differ; `print` shows it.
 
     Raises:
-        ValueError: the source is broken, of another algorithm, or lacks slots; variables cannot be matched; shapes or
-            dtypes do not fit; the target refuses one of the `hyperparameters`; it is not built, and no variables are
-            given; or it is called in `strategy.run`.
+        ValueError: the source is broken, of another algorithm, or lacks slots; variables, shapes or dtypes do not fit;
+            the target refuses a hyperparameter, or is not built and gets no variables; or the call is made in
+            `strategy.run`.
         TypeError: `source` or `optimizer` is not an optimizer of these families.
         RuntimeError: it is called in a graph.
 

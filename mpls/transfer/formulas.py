@@ -158,7 +158,7 @@ def _number(
     """Return a setting of a record as a number, and a default if the record does not say it.
 
     Raises:
-        SavedStateError: it is no number from 0 to `largest`.
+        SavedStateError: it is not a number from 0 to `largest`.
     """
     value = record.hyperparameters.get(name, default)
     if not isinstance(value, _NUMBERS) or not 0 <= value <= largest:
@@ -200,7 +200,7 @@ def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any], s
         subject: the origin of the record, for errors.
 
     Raises:
-        SavedStateError: a setting that it is computed of is no number.
+        SavedStateError: a setting that it is computed of is not a number.
     """
     for name, value in record.others.items():
         if algorithms.is_momentum_product(name):

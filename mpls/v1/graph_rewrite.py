@@ -46,7 +46,7 @@ def register_loss_scale_wrapper(
             if that is a class.
 
     Raises:
-        TypeError: `optimizer_cls` is no class.
+        TypeError: `optimizer_cls` is not a class.
 
     Reproduces:
         `tf.__internal__.mixed_precision.register_loss_scale_wrapper`, TF 2.6 to 2.21, where a function without
@@ -78,8 +78,8 @@ def enable_mixed_precision_graph_rewrite(
         >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
         >>> mpls.v1.disable_mixed_precision_graph_rewrite()
 
-    The rewrite runs in sessions and functions that are created from now on, and changes operations to float16 on GPUs
-    with tensor cores; elsewhere graphs stay as they are, and only the loss scaling has an effect.
+    The rewrite runs in sessions and functions that are created from now on. It changes operations to float16 on GPUs
+    with tensor cores. Elsewhere, only the loss scaling has an effect.
 
     Args:
         opt: a `tf.compat.v1.train.Optimizer`, or an optimizer of tf_keras, legacy or new, or of Keras 3.

@@ -75,7 +75,7 @@ class WrapperMembers(_Base):
             What `apply_gradients` returns.
 
         Raises:
-            ValueError: something in `var_list` is no `tf.Variable`, or no gradient reaches any variable.
+            ValueError: something in `var_list` is not a `tf.Variable`, or no gradient reaches any variable.
         """
         for each in () if var_list is None else tf.nest.flatten(var_list):
             if not isinstance(each, tf.Variable):
@@ -138,13 +138,12 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         >>> float(weight)
         1.0
 
-    `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it; `apply_gradients` updates
-    the loss scale and, if it is dynamic and a gradient is not finite, skips the step: variables, slots and
-    `global_step` stay as they are. Under a strategy a non-finite gradient on one replica makes all skip. A fixed
-    scale never skips.
+    `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it. `apply_gradients` updates
+    the loss scale. With a dynamic scale it skips a step with an infinite or NaN gradient, on all replicas: variables,
+    slots and `global_step` stay as they are. A fixed scale never skips.
 
-    It works in a v1 graph with a Session, in eager mode and inside `tf.function`; around and inside optimizers that
-    wrap others, `SyncReplicasOptimizer` among them; and in a graph other than the one it was built in.
+    It works in a v1 graph with a Session, in eager mode and inside `tf.function`. It works around and inside optimizers
+    that wrap others, such as `SyncReplicasOptimizer`, and in another graph than that in which it was made.
 
     Args:
         opt: the optimizer to wrap.
@@ -160,16 +159,14 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
             `mpls docs disabling`.
 
     Raises:
-        ValueError: `opt` is no `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
+        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
             its range.
-        TypeError: `loss_scale` is a tensor; or an option is no bool.
+        TypeError: `loss_scale` is a tensor; or an option is not a bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
-        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. There, float16 variables
-        crashed, `update` of users' own LossScale classes was not called, slots were not found through the wrapper,
-        Adam's beta powers were created inside the conditional, and reference variables did not work with control
-        flow v2. The options are of mpls.
+        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. Their defects are mended: see
+        `mpls docs differences`. The options are of mpls.
     """
 
     _restored_family = "v1"
@@ -408,7 +405,7 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
 
 
 def _require_optimizer(opt: Any, subject: str) -> None:
-    """Refuse what is no `tf.compat.v1.train.Optimizer`."""
+    """Refuse what is not a `tf.compat.v1.train.Optimizer`."""
     if isinstance(opt, tf.compat.v1.train.Optimizer):
         return
     advice = (

@@ -192,7 +192,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str, name: s
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"mpls {command}: {name} is no regular file. See mpls docs ")
+    assert done.stderr.startswith(f"mpls {command}: {name} is not a regular file. See mpls docs ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -215,7 +215,7 @@ def test_standard_input_that_is_a_file_is_read(tmp_path: pathlib.Path) -> None:
     ("arguments", "said"),
     [
         (["absent.json"], "there is nothing at absent.json"),
-        (["folder"], "folder is no regular file"),
+        (["folder"], "folder is not a regular file"),
         (["other.json"], "these are different programs"),
         (["--plot", "image.jpg"], "image.jpg must end in .png, .svg or .pdf"),
         (["--plot", "there.png"], "there.png exists already"),

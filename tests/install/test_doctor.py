@@ -165,7 +165,7 @@ class ScriptTest(_InFolder):
         self.assertEqual(program["path"], "train.py")
         self.assertEqual(program["options"][0]["because"]["place"]["file"], "precision.py")
         self.assertEqual([each["path"] for each in program["unread"]], ["helper.py"])
-        self.assertIn("  not read: helper.py is no Python 3: ", run("train.py")[1])
+        self.assertIn("  not read: helper.py is not Python 3: ", run("train.py")[1])
 
     def test_too_large(self) -> None:
         names = [f"part{number}" for number in range(MAX_FILES)]
@@ -327,7 +327,7 @@ class NotebookTest(_InFolder):
         (program,) = read("old.ipynb")["programs"]
         (unread,) = program["unread"]
         self.assertEqual(unread["path"], "old.ipynb:cell 1")
-        self.assertIn("is no Python 3: ", unread["reason"])
+        self.assertIn("is not Python 3: ", unread["reason"])
         self.assertEqual(program["gone"][0]["places"][0]["cell"], 2)
 
     def test_files_beside_it_and_the_old_format(self) -> None:
@@ -342,12 +342,12 @@ class NotebookTest(_InFolder):
 
     @parameterized.expand(
         [
-            (b"{", "is no notebook: it is no JSON"),
-            (b"\xff", "is no notebook: it is no JSON"),
-            (b"[" * 100_000, "is no notebook: it is no JSON"),
-            (b"[]", "is no notebook: it has no cells"),
-            (b"{}", "is no notebook: it has no cells"),
-            (b'{"worksheets": 3}', "is no notebook: it has no cells"),
+            (b"{", "is not a notebook: it is not JSON"),
+            (b"\xff", "is not a notebook: it is not JSON"),
+            (b"[" * 100_000, "is not a notebook: it is not JSON"),
+            (b"[]", "is not a notebook: it has no cells"),
+            (b"{}", "is not a notebook: it has no cells"),
+            (b'{"worksheets": 3}', "is not a notebook: it has no cells"),
             (cells("x", kernelspec={"language": "R\x1b"}).encode(), "is a notebook in R\\x1b"),
             (cells("x", language_info={"name": "julia"}).encode(), "is a notebook in julia"),
         ]
@@ -405,7 +405,7 @@ class FolderTest(_InFolder):
         self.write(NEW, "work/new.py")
         status, out, err = run("work")
         self.assertEqual((status, out), (2, "work/new.py: nothing found that needs an option\n"))
-        self.assertRegex(err, r"^mpls doctor: work/old\.py is no Python 3: .*\n$")
+        self.assertRegex(err, r"^mpls doctor: work/old\.py is not Python 3: .*\n$")
 
     def test_nothing_in_it(self) -> None:
         self.write("x", "work/notes.txt")
@@ -473,7 +473,7 @@ class PathsTest(_InFolder):
     def test_no_python(self, content: bytes) -> None:
         status, out, err = run(self.write(content))
         self.assertEqual((status, out), (2, ""))
-        self.assertRegex(err, r"^mpls doctor: train\.py is no Python 3: .*\n$")
+        self.assertRegex(err, r"^mpls doctor: train\.py is not Python 3: .*\n$")
 
     def test_too_large_a_file(self) -> None:
         name = self.write("x = 1\n" * 170_000)

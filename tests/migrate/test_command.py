@@ -103,16 +103,16 @@ def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("python2.py", b"print 'mixed_precision'\n", "is no Python 3"),
-        ("null.py", b"mixed_precision\0", "is no Python 3"),
+        ("python2.py", b"print 'mixed_precision'\n", "is not Python 3"),
+        ("null.py", b"mixed_precision\0", "is not Python 3"),
         ("encoding.py", b"# mixed_precision \xff\n", "cannot be decoded"),
         ("unknown.py", b"# coding: nothing\n# mixed_precision\n", "cannot be decoded"),
         ("utf7.py", b"# coding: utf-7\n# mixed_precision +AGE-\n", "cannot be written back"),
-        ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is no Python 3"),
+        ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is not Python 3"),
         # Python 3.10 reads it.
         *([("chain.py", b"mixed_precision" + b".x" * 20_000, "is")] if sys.version_info >= (3, 11) else []),
         ("large.py", b"mixed_precision\n" + b"#" * 1_000_000, "is larger than 1000000 bytes"),
-        ("old.ipynb", b"mixed_precision", "is no notebook"),
+        ("old.ipynb", b"mixed_precision", "is not a notebook"),
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_rest_is_done(
@@ -156,7 +156,7 @@ def test_paths_that_are_not_there(folder: pathlib.Path, capsys: pytest.CaptureFi
     assert [line for line in err.splitlines() if line.startswith("mpls migrate: ")][:3] == [
         "mpls migrate: nowhere is not there",
         "mpls migrate: empty has no Python source in it",
-        "mpls migrate: pipe.py is no file",
+        "mpls migrate: pipe.py is not a file",
     ]
     assert (folder / "old.py").read_text() == NEW
 
@@ -325,7 +325,7 @@ def test_json(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report["is_written"] is False
     files = {each["path"]: each for each in report["files"]}
     assert set(files) == {"./old.py", "./left.py", "./python2.py"}
-    assert files["./python2.py"]["unread"][0].startswith("is no Python 3")
+    assert files["./python2.py"]["unread"][0].startswith("is not Python 3")
     (message,) = files["./old.py"]["messages"]
     assert message["text"].startswith("tf.keras.mixed_precision.experimental.LossScaleOptimizer becomes mpls.keras")
     assert {key: message[key] for key in ("cell", "line", "rule", "kind")} == {

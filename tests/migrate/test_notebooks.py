@@ -150,7 +150,7 @@ def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:
     broken = "print 'mixed_precision'"
     result = migrated_notebook(json.dumps(notebook([*CELLS, broken])).encode())
     assert len(result.unread) == 1
-    assert result.unread[0].startswith("cell 6 is no Python 3")
+    assert result.unread[0].startswith("cell 6 is not Python 3")
     assert result.after == json.dumps(notebook([*CHANGED, broken])).encode()
 
 

@@ -306,11 +306,11 @@ class RefusedTest(FolderTest):
 
     @parameterized.expand(
         [
-            ("truncated", "a.json", json.dumps(RECORDS)[:-9], "is no whole JSON"),
-            ("empty json", "a.json", "", "is no whole JSON"),
-            ("deep", "a.json", "[" * 100_000, "is no whole JSON"),
-            ("object", "a.json", '{"step": 1}', "is no list of objects"),
-            ("numbers", "a.json", "[1, 2]", "is no list of objects"),
+            ("truncated", "a.json", json.dumps(RECORDS)[:-9], "is not complete JSON"),
+            ("empty json", "a.json", "", "is not complete JSON"),
+            ("deep", "a.json", "[" * 100_000, "is not complete JSON"),
+            ("object", "a.json", '{"step": 1}', "is not a list of objects"),
+            ("numbers", "a.json", "[1, 2]", "is not a list of objects"),
             ("no scale", "a.json", '[{"step": 1, "loss": 2}]', "has no object with 'step' and 'loss_scale'"),
             ("scale of text", "a.json", '[{"step": 1, "loss_scale": "x"}]', "has no object with"),
             ("nan", "a.json", '[{"step": NaN, "loss_scale": 8.0}]', "has no object with"),
@@ -319,7 +319,7 @@ class RefusedTest(FolderTest):
             ("empty csv", "a.csv", "", "lacks the columns"),
             ("csv without rows", "a.csv", "epoch,loss_scale\n", "has no number in 'loss_scale'"),
             ("csv without numbers", "a.csv", "epoch,loss_scale\n0,NA\n", "has no number in 'loss_scale'"),
-            ("binary", "a.csv", b"\xff\xfe\x00\x81", "is no text"),
+            ("binary", "a.csv", b"\xff\xfe\x00\x81", "is not text"),
             ("nul", "a.csv", b"epoch,loss_scale\n\x00\n", ""),
             ("one event file", "events.out.tfevents.1", b"", "give the directory"),
             ("unreadable name", "a\x1b[31m.csv", "x", "\\x1b"),

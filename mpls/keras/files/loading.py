@@ -69,15 +69,14 @@ def load_model(
         >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
         (1, 1)
 
-    Reads H5, SavedModel and `.keras` files of every release since TF 2.2, written by tf_keras, by `tf.keras`, or by
-    Keras 3; the optimizer may have a wrapper of mpls, a native wrapper, or none. A native wrapper is loaded as
+    Reads H5, SavedModel and `.keras` files of tf_keras, `tf.keras` since TF 2.2, and Keras 3. The optimizer may have a
+    wrapper of mpls, a native wrapper, or none. A native wrapper is loaded as
     `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. State that the framework's own loader leaves out, such
     as the optimizer's slots in a SavedModel, is read from the file. State that the file does not hold gets its initial
     values, and one warning says which.
 
-    It also loads two kinds of files that the frameworks do not load with all state: models whose optimizer `compile`
-    has wrapped under `mixed_float16`, or has left bare under another policy, if the current policy is different; and H5
-    files of Keras 3.
+    It loads all state of two kinds of files of which the frameworks lose some: H5 files of Keras 3, and models that
+    were compiled under another policy than the current one.
 
     Args:
         path: the file, or the SavedModel's folder: a string or path object.

@@ -387,8 +387,8 @@ class Keras3Adapter(FamilyMembers, _Native):
         Args:
             grads_and_vars: pairs of gradient and variable; those with None are left out.
             skip_gradients_aggregation: whether the gradients have been summed over replicas already, and are the same
-                on all. Keras 3 itself has no such argument. A string is taken for a name; what else is no bool goes to
-                the wrapped optimizer as the second positional argument of its own `apply_gradients`.
+                on all. Keras 3 itself has no such argument. A string is taken for a name. Any other value but a bool
+                goes to the wrapped optimizer as the second positional argument of its own `apply_gradients`.
             experimental_aggregate_gradients: the reverse, of older code.
             name: ignored, as Keras 3 names no ops; of older code.
 
@@ -398,7 +398,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         Raises:
             ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
                 work; and then nothing has changed.
-            TypeError: `skip_gradients_aggregation` is no bool, and the wrapped optimizer takes no such argument.
+            TypeError: `skip_gradients_aggregation` is not a bool, and the wrapped optimizer takes no such argument.
             RuntimeError: the calls of the step scale or unscale twice; or the call is made in a v1 graph.
         """
         del name
