@@ -89,7 +89,7 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
           * `gone`: names that no option brings back, a list of `{"name": str, "today": str, "places": [...]}`.
           * `unread`: parts of it that could not be read, as above.
 
-    Example:
+    Examples:
         >>> import pathlib, tempfile
         >>> import mpls.doctor
         >>> path = pathlib.Path(tempfile.mkdtemp(), "train.py")

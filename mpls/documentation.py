@@ -97,7 +97,7 @@ def docs(words: Sequence[str], show: Callable[[str], None] = print) -> int:
 def sections() -> tuple[Section, ...]:
     """Return all sections, in the order of the pages.
 
-    Example:
+    Examples:
         >>> from mpls.documentation import sections
         >>> [(section.page, section.title) for section in sections() if section.anchor == "as-of"]
         [('run', 'As of')]

@@ -86,7 +86,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             be restored into, the call that does it, as `'mpls.convert_state'`, and whether that restores steps and
             slots or only settings.
 
-    Example:
+    Examples:
         >>> import json, pathlib, tempfile
         >>> import mpls.inspect
         >>> path = pathlib.Path(tempfile.mkdtemp(), "config.json")

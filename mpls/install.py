@@ -165,7 +165,7 @@ def install(
 ) -> Installation:
     """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
 
-    Example:
+    Examples:
         >>> import mpls
         >>> with mpls.install(as_of="2.2") as installation:
         ...     from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer
@@ -248,7 +248,7 @@ def uninstall() -> None:
 
     Objects that code has already obtained keep working. Without an installation, it does nothing.
 
-    Example:
+    Examples:
         >>> import mpls
         >>> installation = mpls.install()
         >>> mpls.uninstall()
@@ -270,7 +270,7 @@ def uninstall() -> None:
 def installed() -> Installation | None:
     """Return the current installation; None if nothing is installed.
 
-    Example:
+    Examples:
         >>> import mpls
         >>> with mpls.install(as_of="2.3") as installation:
         ...     mpls.installed() is installation

@@ -1,6 +1,7 @@
 """Check in headless Chromium that no page of the site is wider than a phone's screen or a desk's.
 
-`site_check.py SITE` prints the pages that are too wide, and exits with 1 then. `--shots FOLDER` also takes screenshots.
+`site_check.py SITE` prints the pages that are too wide, and exits with 1 then. `--shots FOLDER` also takes screenshots,
+light and dark.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import tempfile
 import threading
 
 WIDTHS = {"phone": 390, "desk": 1280}
+# As Chromium counts the colour schemes that a user may prefer.
+SCHEMES = {"dark": 0, "light": 1}
 SHOTS = (
     "index.html",
     "how-it-works.html",
@@ -92,11 +95,17 @@ def main() -> int:
         finally:
             process.terminate()
             process.wait()
+        if options.shots is not None:
+            options.shots.mkdir(parents=True, exist_ok=True)
         for page in SHOTS if options.shots else ():
             for name, width in WIDTHS.items():
-                target = options.shots.resolve() / f"{pathlib.Path(page).stem.rpartition('.')[2]}-{name}.png"
-                shot = [*command, f"--window-size={width},1400", f"--screenshot={target}", f"{address}/{page}"]
-                subprocess.run(shot, capture_output=True, timeout=120, check=True)
+                for scheme, number in SCHEMES.items():
+                    stem = f"{pathlib.Path(page).stem.rpartition('.')[2]}-{name}-{scheme}"
+                    look = [f"--window-size={width},1400", f"--blink-settings=preferredColorScheme={number}"]
+                    target = f"--screenshot={options.shots.resolve() / stem}.png"
+                    subprocess.run(
+                        [*command, *look, target, f"{address}/{page}"], check=True, timeout=120, capture_output=True
+                    )
         server.shutdown()
     print("\n".join(wide) or f"{len(pages)} pages fit {' and '.join(map(str, WIDTHS.values()))} pixels")
     return bool(wide)

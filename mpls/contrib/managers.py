@@ -62,7 +62,7 @@ def _bound(name: str, doc: str) -> ReadOnly:
 class LossScaleManager(metaclass=abc.ABCMeta):
     """Base class of loss scale managers; subclass it to write your own.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.contrib
         >>> class Constant(mpls.contrib.LossScaleManager):
@@ -107,7 +107,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             NotImplementedError: the manager is of a user's class that does not override it.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
-        Example:
+        Examples:
             >>> import mpls.contrib
             >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)
             >>> state = manager.state_dict()
@@ -151,7 +151,7 @@ class LossScaleManager(metaclass=abc.ABCMeta):
 class FixedLossScaleManager(LossScaleManager):
     """A loss scale that does not change. The optimizer skips steps with non-finite gradients nevertheless.
 
-    Example:
+    Examples:
         >>> import mpls.contrib
         >>> float(mpls.contrib.FixedLossScaleManager(128).get_loss_scale())
         128.0
@@ -208,7 +208,7 @@ class FixedLossScaleManager(LossScaleManager):
 class ExponentialUpdateLossScaleManager(LossScaleManager):
     """A loss scale that grows after steps with finite gradients, and shrinks after several without.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.contrib
         >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)

@@ -53,7 +53,7 @@ _PLACES = {
 class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.contrib
         >>> weight = tf.Variable(1.0)

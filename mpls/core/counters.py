@@ -131,7 +131,7 @@ def cause_of(facts: Facts) -> dict[Cause, Any]:
 class Stuck:
     """What is known when an optimizer gives up; the argument of a function that is passed as `on_give_up`.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.monitor, mpls.v1
         >>> def tell(stuck: mpls.monitor.Stuck) -> None:

@@ -321,7 +321,7 @@ else:
 class DynamicLossScale(SettingMembers, LossScale, _Base):
     """A loss scale that grows while gradients stay finite and shrinks when they do not.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2)
@@ -687,7 +687,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             TypeError: it is not a number.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
-        Example:
+        Examples:
             >>> import mpls.v1
             >>> loss_scale = mpls.v1.DynamicLossScale()
             >>> loss_scale.set_scale(1024)
@@ -742,7 +742,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
                 that the loss scale was made without; there is no session; or the call is made inside of a
                 `tf.function`.
 
-        Example:
+        Examples:
             >>> import mpls.v1
             >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
             >>> loss_scale.configure(max_scale=4096, growth_steps=100)

@@ -176,7 +176,7 @@ class StepDecision:
 class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     """Base class of loss scales; subclass it to write your own.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> class Halving(mpls.v1.LossScale):
@@ -292,7 +292,7 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         Raises:
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
-        Example:
+        Examples:
             >>> import mpls.v1
             >>> scale = mpls.v1.DynamicLossScale(8)
             >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
@@ -317,7 +317,7 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             TypeError: it is not a dict.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
-        Example:
+        Examples:
             >>> import mpls.v1
             >>> scale = mpls.v1.DynamicLossScale()
             >>> scale.load_state_dict({"dynamic": True, "scale": 1024.0, "good_steps": 7})
@@ -349,7 +349,7 @@ else:
 class FixedLossScale(LossScale, _FixedBase):
     """A loss scale that never changes, and asks for no step to be skipped unless it is told to.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> scale = mpls.v1.FixedLossScale(128)

@@ -30,7 +30,7 @@ def get_loss_scale_weights(loss_scale: Any) -> list[Any]:
     Reproduces:
         `tensorflow.python.training.experimental.loss_scale.get_loss_scale_weights`, TF 1.14 to 2.3.
 
-    Example:
+    Examples:
         >>> import mpls.experimental
         >>> from mpls.experimental.loss_scales import get_loss_scale_weights
         >>> get_loss_scale_weights(mpls.experimental.FixedLossScale(8))

@@ -58,7 +58,7 @@ class Policy(mpls.keras.Policy):
         to TF 2.3. As from TF 2.4 on, the wrapper copies the settings of the loss scale, so `policy.loss_scale` itself
         does not change while a model trains.
 
-    Example:
+    Examples:
         >>> import tf_keras, mpls.experimental
         >>> policy = mpls.experimental.Policy("mixed_float16", loss_scale=128)
         >>> policy.compute_dtype, policy.loss_scale
@@ -158,7 +158,7 @@ def set_policy(policy: AnyPolicy | str | None) -> None:
         graph rewrite, up to TF 2.3 integer policies were accepted, and from TF 2.4 on a name made a policy without
         `loss_scale`.
 
-    Example:
+    Examples:
         >>> import mpls.experimental
         >>> mpls.experimental.set_policy("mixed_float16")
         >>> mpls.experimental.global_policy().loss_scale.initial_loss_scale
@@ -184,7 +184,7 @@ def global_policy() -> Policy:
         `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8. As up to TF 2.3, what it returns has a
         `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
 
-    Example:
+    Examples:
         >>> import mpls.experimental
         >>> policy = mpls.experimental.global_policy()
         >>> policy.name, policy.loss_scale
@@ -210,7 +210,7 @@ def get_layer_policy(layer: Any) -> Policy:
         `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8. As up to TF 2.3, what it returns has a
         `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
 
-    Example:
+    Examples:
         >>> import tf_keras, mpls.experimental
         >>> policy = mpls.experimental.Policy("mixed_float16", loss_scale=None)
         >>> layer = tf_keras.layers.Dense(1, dtype=policy)
@@ -244,7 +244,7 @@ def policy_scope(policy: Any) -> Iterator[None]:
     Reproduces:
         `policy_scope` of `tensorflow.python.keras.mixed_precision.experimental.policy`, TF 1.14 to 2.3.
 
-    Example:
+    Examples:
         >>> import mpls.experimental
         >>> from mpls.experimental.policy import policy_scope
         >>> with policy_scope("mixed_bfloat16"):

@@ -56,7 +56,7 @@ class LossScaleOptimizer(PublicWrapper):
         `loss_scale` attribute is a tensor, its config that of the non-experimental class. Earlier releases accepted
         other multipliers and loss scales of users' own classes, and refused optimizers that clip gradients.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import tf_keras, warnings, mpls.experimental
         >>> with warnings.catch_warnings(record=True) as caught:

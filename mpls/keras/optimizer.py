@@ -58,7 +58,7 @@ _PLACES = {
 class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     """Wrap a Keras optimizer so that it scales the loss and unscales the gradients.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf, tf_keras, mpls.keras
         >>> opt, weight = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25)), tf.Variable(1.0)
         >>> opt.minimize(lambda: weight ** 2, var_list=[weight])

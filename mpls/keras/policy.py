@@ -72,7 +72,7 @@ class Policy(metaclass=PolicyMeta):
     Reproduces:
         `tf.keras.mixed_precision.Policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.Policy`, 2.16 to 2.21.
 
-    Example:
+    Examples:
         >>> import mpls.keras
         >>> policy = mpls.keras.Policy("mixed_float16")
         >>> policy, policy.compute_dtype, policy.variable_dtype
@@ -199,7 +199,7 @@ def set_global_policy(policy: AnyPolicy | str | None) -> None:
         `tf.keras.mixed_precision.set_global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.set_global_policy`,
         2.16 to 2.21. They set it in one Keras only, and that of Keras 3 knows nothing of the graph rewrite.
 
-    Example:
+    Examples:
         >>> import mpls.keras
         >>> mpls.keras.set_global_policy("mixed_bfloat16")
         >>> mpls.keras.global_policy()
@@ -225,7 +225,7 @@ def global_policy() -> Policy:
         `tf.keras.mixed_precision.global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.global_policy`,
         2.16 to 2.21.
 
-    Example:
+    Examples:
         >>> import mpls.keras
         >>> mpls.keras.global_policy().name
         'float32'

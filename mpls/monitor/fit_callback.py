@@ -24,7 +24,7 @@ _WRITERS = ("CSVLogger", "History", "RemoteMonitor", "TensorBoard")
 class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
     """A callback of `Model.fit` that adds the loss scale, and the counters if there are any, to the logs.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import tf_keras
         >>> import mpls.keras

@@ -26,7 +26,7 @@ else:
 class LossScaleHook(KeepsHistory, _Base):
     """A hook of monitored sessions that reads the loss scale, and the counters if there are any, every so many runs.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.monitor
         >>> import mpls.v1

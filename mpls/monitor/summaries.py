@@ -16,7 +16,7 @@ _SUBJECT = "write_scalars"
 def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") -> None:
     """Write the loss scale, and the counters if there are any, to the default writer of `tf.summary`.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import tensorflow as tf
         >>> import tf_keras

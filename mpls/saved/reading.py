@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
         SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass
             `mpls.saved.foreign_files.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
 
-    Example:
+    Examples:
         >>> import json, pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "config.json"
         >>> inner = {"class_name": "SGD", "config": {"learning_rate": 0.5}}

@@ -29,7 +29,7 @@ def convert_state(
 ) -> TransferReport:
     """Copy the state of an optimizer into an optimizer of another Keras, so that training goes on.
 
-    Example:
+    Examples:
         >>> import keras, mpls, tensorflow as tf, tf_keras
         >>> weight = tf.Variable(1.0, name="weight")
         >>> old = tf_keras.optimizers.legacy.SGD(0.25, momentum=0.5)

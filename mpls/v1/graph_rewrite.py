@@ -29,7 +29,7 @@ def register_loss_scale_wrapper(
 ) -> None:
     """Register how `enable_mixed_precision_graph_rewrite` wraps optimizers of a class.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> class Plain(tf.compat.v1.train.GradientDescentOptimizer):
@@ -71,7 +71,7 @@ def enable_mixed_precision_graph_rewrite(
 ) -> Any:
     """Turn the mixed-precision graph rewrite on, and wrap an optimizer so that it scales the loss.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)
@@ -118,7 +118,7 @@ def enable_mixed_precision_graph_rewrite(
 def disable_mixed_precision_graph_rewrite() -> None:
     """Turn the mixed-precision graph rewrite off for sessions and functions that are created from now on.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> opt = tf.compat.v1.train.GradientDescentOptimizer(0.1)

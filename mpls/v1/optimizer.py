@@ -128,7 +128,7 @@ class WrapperMembers(_Base):
 class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMembers, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
-    Example:
+    Examples:
         >>> import tensorflow as tf
         >>> import mpls.v1
         >>> weight = tf.Variable(2.0)

@@ -222,7 +222,7 @@ NEW = (
     mpls.monitor.Stuck,
     mpls.monitor.write_scalars,
 )
-SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Example", "Examples")
+SECTIONS = ("Args", "Returns", "Yields", "Raises", "Attributes", "Reproduces", "Examples")
 
 
 def public_objects() -> Iterator[tuple[str, Any]]:
@@ -269,6 +269,8 @@ def problems_of(function: Any, doc: str | None) -> list[str]:
         return ["no docstring"]
     found = sections(inspect.cleandoc(doc))
     problems = problems_of_summary(found[""])
+    if ">>>" in "".join(text for name, text in found.items() if name != "Examples"):
+        problems.append("an example outside of Examples, which the site shows as text")
     if function is None or is_of_the_wrapped(doc):
         return problems
     # Nobody but mpls makes instances of a dataclass; users read the attributes.

@@ -56,7 +56,7 @@ def load_model(
 ) -> Any:
     """Load a model with its weights, optimizer, loss scale and counters, as far as the file holds them.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> import numpy as np, tf_keras, mpls.keras
         >>> model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,))])

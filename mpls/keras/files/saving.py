@@ -22,7 +22,7 @@ from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, lo
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
 
-    Example:
+    Examples:
         >>> import os, tempfile
         >>> import keras, mpls.keras
         >>> model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
