@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import textwrap
 from typing import Any
 
 from mpls.errors import SavedStateError, printable
@@ -20,6 +21,8 @@ from mpls.saved.reading import in_memory, opened_model, read
 __all__ = ["describe", "inspect", "text_of"]
 
 WHOLE, BROKEN, NOTHING = 0, 1, 2
+# The columns of the text, where words allow.
+_WIDTH = 100
 
 # The call that reads each format into the family that wrote it.
 _READERS: dict[Format, str] = {
@@ -201,12 +204,18 @@ def text_of(description: dict[str, Any]) -> str:
     if not description["optimizers"]:
         lines.append("  no optimizer: nothing to restore but weights")
     for optimizer in description["optimizers"]:
-        lines += [f"  {line}" for line in _lines(optimizer)]
+        lines += [part for line in _lines(optimizer) for part in _wrapped(printable(f"  {line}"))]
     return "\n".join(map(printable, lines))
 
 
+def _wrapped(line: str) -> list[str]:
+    rest = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+
+
 def _lines(optimizer: dict[str, Any]) -> list[str]:
-    steps = "steps unknown" if optimizer["iterations"] is None else f"{optimizer['iterations']} steps"
+    number = optimizer["iterations"]
+    steps = "steps unknown" if number is None else f"{number} step{'' if number == 1 else 's'}"
     name = optimizer["algorithm"] or "an optimizer of an unknown class"
     lines = [f"optimizer {optimizer['key']!r}: {name} of {FAMILY_MODULES[optimizer['family']]}, {steps}"]
     settings = [f"{key} {_short(value)}" for key, value in optimizer["hyperparameters"].items() if value is not None]

@@ -157,13 +157,13 @@ def test_a_cell_that_is_not_python_is_named_and_the_others_are_done() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"mixed_precision", "no JSON"),
+        (b"mixed_precision", "not JSON"),
         (b'{"mixed_precision": 1}', "no cells"),
         (b'{"cells": 1, "x": "mixed_precision"}', "no cells"),
         (b'["mixed_precision"]', "no cells"),
         (json.dumps(notebook(CELLS, language_info={"name": "julia"})).encode(), "in julia"),
-        (b"[" * 100_000 + b'"mixed_precision"', "no JSON"),
-        (b'{"cells": [], "mixed_precision": "\xff"}', "no JSON"),
+        (b"[" * 100_000 + b'"mixed_precision"', "not JSON"),
+        (b'{"cells": [], "mixed_precision": "\xff"}', "not JSON"),
     ],
 )
 def test_what_is_no_notebook(content: bytes, reason: str) -> None:

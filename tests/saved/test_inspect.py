@@ -159,7 +159,8 @@ class InspectTest(unittest.TestCase):
                 """\
                 {path}: H5, written by Keras 2.4.0
                   optimizer 'optimizer_weights': Adam of tf_keras.optimizers.legacy, 5 steps
-                    hyperparameters: learning_rate 0.05, decay 0, beta_1 0.9, beta_2 0.999, epsilon 1e-07, amsgrad False
+                    hyperparameters: learning_rate 0.05, decay 0, beta_1 0.9, beta_2 0.999, epsilon 1e-07, amsgrad
+                        False
                     slots: m, v, of 4 variables, 34 numbers
                     loss scale: fixed, 32
                     restores: into tf_keras.optimizers.legacy, by mpls.keras.load_model
