@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from mpls.names import RELEASES, named
 from mpls.program.files import Folder
-from mpls.program.kinds import Uses
 from mpls.program.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
 from mpls.program.signs import (
     FIRST,
@@ -17,7 +16,7 @@ from mpls.program.signs import (
     LAST_WITH_LEGACY,
     LAST_WITH_LOSS_SCALE_OBJECTS,
 )
-from mpls.program.uses import Release, Sign, Where
+from mpls.program.uses import Release, Sign, Uses, Where
 
 __all__ = ["Choice", "Decision", "Disagreement", "decide", "last_pinned", "pin_in", "pins_of"]
 

@@ -6,68 +6,17 @@ Known is what they are assigned, in whatever file. What else shows that somethin
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from mpls.program.objects import LEGACY_OPTIMIZER, MODEL, NEW_WRAPPER, OPTIMIZER, POLICY, WRAPPER_OF_MPLS, kind_of
-from mpls.program.uses import Access, Class, FileUses, ScaleUse, Use, Value
+from mpls.program.uses import Access, Uses, Value
 
-__all__ = ["Kinds", "Uses"]
+__all__ = ["Kinds"]
 
 _MODELS_OPTIMIZER = "model's optimizer"
 # Functions that return the results of other functions are followed this deep.
 _ROUNDS = 4
 _UNWRAPPED = {OPTIMIZER, LEGACY_OPTIMIZER}
-
-
-class Uses:
-    """What the files of a program use, together.
-
-    Args:
-        files: what each file uses, with whether it is imported on every release, and the functions and classes in it
-            that nothing mentions.
-
-    Attributes:
-        files: what each file uses, as given.
-        uses: names of TensorFlow and Keras.
-        accesses: attributes of other objects.
-        classes: its own classes.
-        same: attributes that are asserted to be a certain object.
-        for_tf_2: assertions that TensorFlow is 2.
-        scales: loss scales of experimental wrappers that are taken as objects, on every release.
-        type_is: classes of TensorFlow or Keras in `type(…) is` comparisons.
-        checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
-        returns: its functions, with what they return.
-        defined: the names of its functions and methods.
-    """
-
-    def __init__(self, files: Sequence[tuple[FileUses, bool, frozenset[str]]]) -> None:
-        self.files = files
-        self.uses: list[Use] = []
-        self.accesses: list[Access] = []
-        self.classes: list[Class] = []
-        self.same: list[Access] = []
-        self.for_tf_2: list[Use] = []
-        self.scales: list[ScaleUse] = []
-        self.type_is: list[Use] = []
-        self.checked: list[tuple[str, str]] = []
-        self.returns: list[tuple[str, Value]] = []
-        self.defined: set[str] = set()
-        for file, is_certain, unused in files:
-
-            def runs(inside: tuple[str, ...], always: bool = is_certain, never: frozenset[str] = unused) -> bool:
-                return always and never.isdisjoint(inside)
-
-            self.uses += [each if runs(each.inside) else each._replace(is_certain=False) for each in file.uses]
-            self.accesses += [each if runs(each.inside) else each._replace(is_certain=False) for each in file.accesses]
-            self.classes += [each if runs(each.inside) else each._replace(is_certain=False) for each in file.classes]
-            self.same += [each for each in file.same if each.is_certain and runs(each.inside)]
-            self.for_tf_2 += [each for each in file.for_tf_2 if each.is_certain and runs(each.inside)]
-            self.scales += [each for each in file.scales if each.is_certain and runs(each.inside)]
-            self.type_is += [each for each in file.type_is if runs(each.inside)]
-            self.checked += file.checked
-            self.returns += file.returns
-            self.defined |= file.defined
-        self.is_eager_tf_1 = any(file.is_eager for file, _, _ in files)
 
 
 class Kinds:

@@ -146,9 +146,13 @@ class Objects:
         self._is_set = is_set
         self._known: dict[tuple[int, str], Instance] = {}
         self._asked: set[tuple[int, str]] = set()
-        self._evidence = _Evidence(
-            meanings, has_own_members, lambda node, region: self._kind(node, region, 0) is Instance.WRAPPER
-        )
+
+    @functools.cached_property
+    def _evidence(self) -> _Evidence:
+        def is_wrapper(node: ast.expr, region: Region) -> bool:
+            return self._kind(node, region, 0) is Instance.WRAPPER
+
+        return _Evidence(self._meanings, self._has_own_members, is_wrapper)
 
     def kind(self, read: Member) -> Instance:
         """Return what the object is that an attribute is read from."""
@@ -385,7 +389,7 @@ class _Evidence:
         places: list[Chain | Member] = [*self._survey.chains, *self._survey.loose]
         for place in places:
             # Of whatever object: it may be of the class.
-            method = methods.get(place.names[-1] if isinstance(place, Chain) else place.name)
+            method = methods.get(place.name)
             if method is not None and place.call is not None:
                 called.append((place.call, method, 1, place.region))
         for call, function, left_out, region in called:
@@ -476,12 +480,18 @@ class ScaleCall(NamedTuple):
     Attributes:
         node: what is called.
         owner: the object that it is read from.
+        region: the scope in which it is read.
         kind: what the object is.
+        place: where it is called.
+        is_only: whether nothing else is bound to what is called.
     """
 
     node: ast.expr
     owner: ast.expr
+    region: Region
     kind: Instance
+    place: Chain | Member
+    is_only: bool
 
 
 def calls_of_read_scales(objects: Objects) -> Iterator[ScaleCall]:
@@ -492,28 +502,22 @@ def calls_of_read_scales(objects: Objects) -> Iterator[ScaleCall]:
     Args:
         objects: what the objects of the file are.
     """
-    for calls in objects.survey.calls.values():
-        for call, region in calls:
-            assert isinstance(call.func, ast.Name)
-            if not call.args and not call.keywords:
-                yield from _of(call.func, region.find(call.func.id), objects)
     for chain in objects.survey.chains:
-        method = chain.region.method()
-        if method is None or method.parent is None or chain.call is None or chain.call.args:
+        if chain.call is None or chain.call.args or chain.call.keywords or len(chain.names) > 2:
             continue
-        if len(chain.names) == 2 and chain.names[0] == method.self_name:
-            yield from _of(chain.parts[-1], method.parent.attributes.get(chain.names[1], ()), objects)
-    for probe, region in objects.survey.called_probes:
-        yield _call(probe, probe.args[0], region, objects)
-
-
-def _of(node: ast.expr, bindings: Iterable[Binding], objects: Objects) -> Iterator[ScaleCall]:
-    for binding in bindings:
-        value = binding.value
-        if isinstance(value, ast.Attribute) and value.attr == "loss_scale":
-            yield _call(node, value.value, binding.region, objects)
-            return
-
-
-def _call(node: ast.expr, owner: ast.expr, region: Region, objects: Objects) -> ScaleCall:
-    return ScaleCall(node, owner, objects.of(owner, region))
+        method = chain.region.method()
+        bindings: list[Binding] = []
+        if len(chain.names) == 1:
+            bindings = chain.region.find(chain.names[0])
+        elif method is not None and method.parent is not None and chain.names[0] == method.self_name:
+            bindings = method.parent.attributes.get(chain.names[1], [])
+        for binding in bindings:
+            if isinstance(binding.value, ast.Attribute) and binding.value.attr == "loss_scale":
+                owner, region = binding.value.value, binding.region
+                is_only = len(bindings) == 1
+                yield ScaleCall(chain.node, owner, region, objects.of(owner, region), chain, is_only)
+                break
+    for member in objects.survey.loose:
+        if member.call is not None and isinstance(member.node, ast.Call) and member.name == "loss_scale":
+            kind = objects.of(member.owner, member.region)
+            yield ScaleCall(member.node, member.owner, member.region, kind, member, True)

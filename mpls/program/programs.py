@@ -30,13 +30,12 @@ from mpls.program.files import (
     names_set,
     parse,
 )
-from mpls.program.kinds import Uses
 from mpls.program.meaning import NOTHING, Meaning
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES, Notebook, notebook
 from mpls.program.releases import Releases, arm_of_every_release
 from mpls.program.scopes import Statement, Survey
 from mpls.program.signs import signs_of
-from mpls.program.uses import FileUses, Where, modules_of, uses_in
+from mpls.program.uses import FileUses, Uses, Where, modules_of, uses_in
 
 __all__ = ["Found", "Program", "Reading", "Tree", "Unread", "folders_of"]
 
@@ -558,7 +557,7 @@ class Program:
         if are_switches_on:
             off = frozenset(each for each in off if each.startswith("or "))
         certain = self._certain(found, off)
-        return Uses([(found[key], key in certain, unused | off) for key, unused in self._unused()])
+        return Uses(files=[(found[key], key in certain, unused | off) for key, unused in self._unused()])
 
     def _linked(self) -> dict[str, _Linked]:
         """Return for each file what its names are resolved by: what all programs share, if they link it alike."""

@@ -190,6 +190,16 @@ class Chain:
     choice: Choice | None = None
     target: str = ""
 
+    @property
+    def node(self) -> ast.expr:
+        """The whole."""
+        return self.parts[-1]
+
+    @property
+    def name(self) -> str:
+        """The last name."""
+        return self.names[-1]
+
 
 class Import(NamedTuple):
     """An import statement.
@@ -588,7 +598,6 @@ class Survey(_Walker):
         calls: calls of what has a plain name, with their scopes.
         probes: calls of `getattr` and `hasattr`, with their scopes.
         scales_of_configs: calls of which the item "loss_scale" is read, such as `opt.get_config()["loss_scale"]`.
-        called_probes: calls of `getattr` for a `loss_scale` that is called itself, with their scopes.
         comparisons: comparisons with a string, with their scopes.
         identities: comparisons by `is` and `is not`, with their scopes.
         compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
@@ -612,7 +621,6 @@ class Survey(_Walker):
         self.type_tests: list[tuple[ast.Call, Region]] = []
         self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
         self.probes: list[tuple[ast.Call, Region]] = []
-        self.called_probes: list[tuple[ast.Call, Region]] = []
         self.scales_of_configs: list[ast.Call] = []
         self.comparisons: list[tuple[ast.Compare, Region]] = []
         self.identities: list[tuple[ast.Compare, Region]] = []
@@ -719,11 +727,8 @@ class Survey(_Walker):
         if isinstance(function, _NAMES):
             self._chain(function, Role.CALL, node)
         else:
-            if isinstance(function, ast.Call):
-                if attribute_of(function)[0] is not None:
-                    self._note_loose(function, node)
-                if _is_probe_of_scale(function):
-                    self.called_probes.append((function, self._region))
+            if isinstance(function, ast.Call) and attribute_of(function)[0] is not None:
+                self._note_loose(function, node)
             self._visit(function)
         if self._target_name:
             target, self._target_name = self._target_name, ""
@@ -856,9 +861,3 @@ def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:
     others = [arguments.vararg, arguments.kwarg]
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *others]
     return [each for each in found if each is not None]
-
-
-def _is_probe_of_scale(call: ast.Call) -> bool:
-    name = call.args[1] if len(call.args) >= 2 else None
-    is_asked = isinstance(call.func, ast.Name) and call.func.id == "getattr"
-    return is_asked and isinstance(name, ast.Constant) and name.value == "loss_scale"

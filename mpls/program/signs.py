@@ -16,7 +16,7 @@ from mpls.optimizer_members import (
     WEIGHTS,
     WRAPPER_ATTRIBUTES,
 )
-from mpls.program.kinds import Kinds, Uses
+from mpls.program.kinds import Kinds
 from mpls.program.objects import (
     EXPERIMENTAL_WRAPPER,
     LEGACY_OPTIMIZER,
@@ -38,7 +38,7 @@ from mpls.program.tables import (
     TF_2,
     is_in,
 )
-from mpls.program.uses import Access, Call, FileUses, Release, Sign, Use, Where
+from mpls.program.uses import Access, Call, FileUses, Release, Sign, Use, Uses, Where
 
 __all__ = [
     "FIRST",
@@ -86,7 +86,7 @@ def signs_of(uses: Uses) -> list[Sign]:
     for file, is_certain, unused in uses.files:
         if is_certain:
             signs += [sign for sign, inside in _of_file(file) if unused.isdisjoint(inside)]
-    if uses.is_eager_tf_1:
+    if uses.is_eager:
         signs = [sign for sign in signs if sign.about != _V2_UNLESS_EAGER]
     signs = [sign._replace(about="v1") if sign.about == _V2_UNLESS_EAGER else sign for sign in signs]
     for access in uses.accesses:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.meaning import NOTHING, Meaning
-from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, Instance, Objects, is_public, kind_of
+from mpls.program.objects import (
+    EXPERIMENTAL_WRAPPER,
+    NEW_WRAPPER,
+    Instance,
+    Objects,
+    calls_of_read_scales,
+    is_public,
+    kind_of,
+)
 from mpls.program.releases import Releases, State, is_switch, version_of_2
 from mpls.program.scopes import (
     Chain,
@@ -34,6 +42,7 @@ __all__ = [
     "ScaleUse",
     "Sign",
     "Use",
+    "Uses",
     "Value",
     "Where",
     "modules_of",
@@ -255,6 +264,38 @@ class FileUses:
     signs: list[tuple[Sign, tuple[str, ...]]] | None = None
 
 
+@dataclass(slots=True)
+class Uses(FileUses):
+    """What the files of a program use, together. Nothing in a file that some releases do not import is certain.
+
+    Attributes:
+        files: what each file uses, with whether it is imported on every release, and the functions and classes in it
+            that nothing mentions.
+    """
+
+    files: Sequence[tuple[FileUses, bool, frozenset[str]]] = ()
+
+    def __post_init__(self) -> None:
+        for file, is_always, unused in self.files:
+
+            def runs(
+                each: Use | Access | Class | ScaleUse, certain: bool = is_always, never: Set[str] = unused
+            ) -> bool:
+                return certain and never.isdisjoint(each.inside)
+
+            self.uses += [each if runs(each) else each._replace(is_certain=False) for each in file.uses]
+            self.accesses += [each if runs(each) else each._replace(is_certain=False) for each in file.accesses]
+            self.classes += [each if runs(each) else each._replace(is_certain=False) for each in file.classes]
+            self.same += [each for each in file.same if each.is_certain and runs(each)]
+            self.for_tf_2 += [each for each in file.for_tf_2 if each.is_certain and runs(each)]
+            self.scales += [each for each in file.scales if each.is_certain and runs(each)]
+            self.type_is += filter(runs, file.type_is)
+            self.checked += file.checked
+            self.returns += file.returns
+            self.defined |= file.defined
+            self.is_eager |= file.is_eager
+
+
 def modules_of(package: str, module: str, level: int, name: str | None) -> list[str]:
     """Return the absolute names of the modules that an import loads or may load.
 
@@ -360,7 +401,7 @@ class _File:
             if meaning.paths:
                 if meaning not in known:
                     known[meaning] = releases.of_today(meaning)
-                yield from self._used(chain.parts[-1], chain, known[meaning])
+                yield from self._used(chain.node, chain, known[meaning])
 
     def _loose(self) -> Iterator[Use]:
         for member in self._survey.loose:
@@ -453,18 +494,14 @@ class _File:
 
     def _scales(self) -> Iterator[ScaleUse]:
         """Yield what a file does with the loss scales of wrappers, if all wrappers it makes are experimental ones."""
-        places = [*self._scales_read(), *self._scales_called()]
-        if not places:
-            return
         # Objects of a class with a loss scale of its own may be where the first takes a wrapper for granted.
         likely, sure = (Objects(self._releases, has_own, frozenset()) for has_own in (False, True))
-        for what, owner, region, place in places:
+        for what, owner, region, place in (*self._scales_read(), *self._scales_called(likely)):
             if likely.of(owner, region) is Instance.WRAPPER:
                 state = self._releases.at(place.statement, place.choice)
                 is_sure = sure.of(owner, region) is Instance.WRAPPER
-                node = place.node if isinstance(place, Member) else place.parts[-1]
                 if not state.is_dead:
-                    yield ScaleUse(what, self._where(node), state.is_certain, state.inside, is_sure)
+                    yield ScaleUse(what, self._where(place.node), state.is_certain, state.inside, is_sure)
 
     def _scales_read(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
         tests = {test.args[0]: (test, region) for test, region in self._survey.type_tests}
@@ -481,24 +518,14 @@ class _File:
             elif test is not None and self._is_of_scale(test, region) and not _is_denied(test, member.statement):
                 yield f"asks for the class of .{name}", owner, member.region, member
 
-    def _scales_called(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
+    def _scales_called(self, objects: Objects) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
         """Yield calls of variables that are the loss scale of something, unless the program asks what they are."""
-        asked = {
-            chain_of(call.args[0]) for name in _ASKING for call, _ in self._survey.calls.get(name, ()) if call.args
-        }
-        for chain in self._survey.chains:
-            if (
-                len(chain.names) > 1
-                or chain.names in asked
-                or chain.call is None
-                or chain.call.args
-                or chain.call.keywords
-            ):
-                continue
-            bound = chain.region.only(chain.names[0])
-            value = None if bound is None else bound.value
-            if bound is not None and isinstance(value, ast.Attribute) and value.attr == "loss_scale":
-                yield f"calls {chain.names[0]}, a .loss_scale", value.value, bound.region, chain
+        calls = [call for name in _ASKING for call, _ in self._survey.calls.get(name, ())]
+        asked = {chain_of(call.args[0]) for call in calls if call.args}
+        for each in calls_of_read_scales(objects):
+            names = chain_of(each.node)
+            if each.is_only and names not in asked and isinstance(each.place, Chain):
+                yield f"calls {'.'.join(names)}, a .loss_scale", each.owner, each.region, each.place
 
     def _is_of_scale(self, test: ast.Call, region: Region) -> bool:
         """Return whether `isinstance` asks for a class of loss scales."""
@@ -513,8 +540,8 @@ class _File:
         places: list[Member | Chain] = [*self._survey.loose, *self._survey.chains]
         for place in places:
             method = place.region.method()
-            node = place.node if isinstance(place, Member) else place.parts[-1]
-            if place.call is None or method is None or method.parent is None or attribute_of(node)[1] != "__init__":
+            is_init = place.name == "__init__"
+            if place.call is None or method is None or method.parent is None or not is_init:
                 continue
             state = self._releases.at(place.statement, place.choice)
             if state.is_certain:
@@ -522,7 +549,7 @@ class _File:
                 if isinstance(place, Chain):
                     # The object itself is an argument.
                     call = call._replace(values=call.values[1:], names=call.names[1:])
-                found.setdefault(method.parent, []).append((self._where(node), call))
+                found.setdefault(method.parent, []).append((self._where(place.node), call))
         return found
 
     def _classes(self) -> Iterator[Class]:
