@@ -104,12 +104,14 @@ class Case(NamedTuple):
         options: the options of `mpls run` that the line after its error names, with which it runs; empty for none.
         says: what the line says beside; empty for any explanation, or for no line if there are no options.
         is_cured: whether the program runs with these options, and does not fail for another reason.
+        chosen: the options that `mpls run` chooses from the source; None for those that the line names.
     """
 
     source: str
     options: str = ""
     says: str = ""
     is_cured: bool = True
+    chosen: str | None = None
 
 
 CASES = {
@@ -144,7 +146,7 @@ CASES = {
         "--as-of 2.3",
     ),
     "current": Case(OPT + "float(opt.loss_scale._current_loss_scale)", "--as-of 2.3"),
-    "current_of_variable": Case(OPT + "scale = opt.loss_scale\nscale._num_good_steps", "--as-of 2.3"),
+    "current_of_variable": Case(OPT + "scale = opt.loss_scale\nscale._num_good_steps", "--as-of 2.3", chosen=""),
     "period": Case(OPT + "print(opt.loss_scale.increment_period)", "--as-of 2.3"),
     "current_in_function": Case(
         OPT + "@tf.function\ndef step():\n    return opt.loss_scale._current_loss_scale\nstep()",
@@ -166,11 +168,13 @@ CASES = {
     "contrib": Case("import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib"),
     "contrib_module": Case("import tensorflow.contrib.mixed_precision as mp\nmp.LossScaleManager", "--contrib"),
     "contrib_from": Case("from tensorflow.contrib import mixed_precision", "--contrib"),
-    "slim": Case("from tensorflow.contrib import slim", says="the package tf-slim has tf.contrib.slim"),
-    "slim_module": Case("import tensorflow.contrib.slim as slim", says="the package tf-slim has tf.contrib.slim"),
-    "rnn": Case("import tensorflow as tf\ntf.contrib.rnn.LSTMCell(4)", says="tf.compat.v1.nn.rnn_cell"),
+    "slim": Case("from tensorflow.contrib import slim", says="the package tf-slim has tf.contrib.slim", chosen="--v1"),
+    "slim_module": Case(
+        "import tensorflow.contrib.slim as slim", says="the package tf-slim has tf.contrib.slim", chosen="--v1"
+    ),
+    "rnn": Case("import tensorflow as tf\ntf.contrib.rnn.LSTMCell(4)", says="tf.compat.v1.nn.rnn_cell", chosen="--v1"),
     "all_of_contrib": Case(
-        "import tensorflow as tf\ncontrib = tf.contrib", says="mpls has tf.contrib.mixed_precision of it"
+        "import tensorflow as tf\ncontrib = tf.contrib", says="mpls has tf.contrib.mixed_precision of it", chosen="--v1"
     ),
     "placeholder": Case("import tensorflow as tf\ntf.placeholder(tf.float32)", "--v1"),
     "session": Case("from tensorflow import Session", "--v1"),
@@ -178,7 +182,7 @@ CASES = {
     "adam_from": Case("from tensorflow.train import AdamOptimizer", "--v1"),
     "flags": Case("import tensorflow as tf\ntf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1"),
     "log": Case("import tensorflow as tf\ntf.logging.set_verbosity(tf.logging.INFO)", "--v1"),
-    "eager_placeholder": Case("import tensorflow.compat.v1 as tf\ntf.placeholder(tf.float32)", "--v1"),
+    "eager_placeholder": Case("import tensorflow.compat.v1 as tf\ntf.placeholder(tf.float32)", "--v1", chosen=""),
     "estimator": Case("import tensorflow as tf\ntf.estimator.RunConfig()", says="removed in TF 2.16"),
     "estimator_v1": Case("import tensorflow.compat.v1 as tf\ntf.estimator.Estimator", says="removed in TF 2.16"),
     "tracking": Case("from tensorflow.python.training.tracking import base", says="tensorflow.python.trackable"),
@@ -196,7 +200,9 @@ CASES = {
         "--keras 2 --legacy-optimizers",
     ),
     "decayed_of_tf_keras": Case(
-        "import tf_keras\ntf_keras.optimizers.SGD(0.1)._decayed_lr('float32')", "--keras 2 --legacy-optimizers"
+        "import tf_keras\ntf_keras.optimizers.SGD(0.1)._decayed_lr('float32')",
+        "--keras 2 --legacy-optimizers",
+        chosen="",
     ),
     "lr": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(lr=0.1)", "--keras 2 --legacy-optimizers"),
     "legacy": Case("import tensorflow as tf\ntf.keras.optimizers.legacy.SGD(0.1)", "--keras 2"),
@@ -214,8 +220,6 @@ CASES = {
             "optimizer": "opt._optimizer",
             "minimize": "opt.minimize(lambda: v * v, [v])",
             "variables": "opt.variables()",
-            "variables_of_self": "class T:\n    def f(self):\n        return len(self.o.variables())\n"
-            "t = T()\nt.o = opt\nt.f()",
             "aggregate": "opt.apply_gradients([(v * 1.0, v)], experimental_aggregate_gradients=False)",
             "aggregate_in_function": "@tf.function\ndef step():\n    opt.apply_gradients([(v * 1.0, v)], "
             "experimental_aggregate_gradients=False)\nstep()",
@@ -227,11 +231,18 @@ CASES = {
             "model.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0, callbacks=[Log()])",
         }.items()
     },
+    "of_wrapper_variables_of_self": Case(
+        WRAPPED + "class T:\n    def f(self):\n        return len(self.o.variables())\nt = T()\nt.o = opt\nt.f()",
+        "--keras 2",
+        chosen="",
+    ),
     "of_wrapper_beta_1": Case(ADAM + "float(opt.beta_1)", "--keras 2 --replace-existing", "passed this on"),
     "of_wrapper_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
     "of_wrapper_momentum": Case(WRAPPED + "float(opt.momentum)", "--keras 2 --replace-existing"),
     "of_wrapper_given_loss_scale": Case(GIVEN + "model.optimizer.loss_scale", "--keras 2"),
-    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers"),
+    "of_wrapper_given_momentum": Case(
+        GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers", chosen="--keras 2 --replace-existing"
+    ),
     "of_derived": Case(
         DERIVED + "    def scale(self):\n        return self.loss_scale\nOwn(tf.keras.optimizers.SGD()).scale()",
         "--keras 2 --replace-existing",
@@ -241,21 +252,25 @@ CASES = {
         "experimental_aggregate_gradients=True)\n"
         "Own(tf.keras.optimizers.SGD()).apply_gradients([(tf.constant(0.0), tf.Variable(1.0))])",
         "--keras 2 --replace-existing",
+        chosen="",
     ),
     "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
     "of_wrapper_slot": Case(WRAPPED + "opt.get_slot(v, 'momentum')", "--keras 2 --legacy-optimizers"),
     # Members of optimizers.
     "of_optimizer_lr": Case(SGD + "opt.lr", "--keras 2"),
-    "of_backend_set_value": Case(SGD + "tf.keras.backend.set_value(opt.iterations, 1)", "--keras 2"),
-    "of_inner_lr": Case(WRAPPED + "opt.inner_optimizer.lr", "--keras 2"),
-    "of_inner_decay": Case(WRAPPED + "opt.inner_optimizer.decay", "--keras 2 --legacy-optimizers"),
-    "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers"),
-    "of_optimizer_weights": Case(SGD + "opt.weights", "--keras 2 --legacy-optimizers"),
-    "of_optimizer_variables": Case(SGD + "opt.variables()", "--keras 2"),
-    "of_optimizer_minimize": Case(SGD + "v = tf.Variable(1.0)\nopt.minimize(lambda: v * v, [v])", "--keras 2"),
+    "of_backend_set_value": Case(SGD + "tf.keras.backend.set_value(opt.iterations, 1)", "--keras 2", chosen=""),
+    "of_inner_lr": Case(WRAPPED + "opt.inner_optimizer.lr", "--keras 2", chosen=""),
+    "of_inner_decay": Case(WRAPPED + "opt.inner_optimizer.decay", "--keras 2 --legacy-optimizers", chosen=""),
+    "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers", chosen=""),
+    "of_optimizer_weights": Case(SGD + "opt.weights", "--keras 2 --legacy-optimizers", chosen=""),
+    "of_optimizer_variables": Case(SGD + "opt.variables()", "--keras 2", chosen=""),
+    "of_optimizer_minimize": Case(
+        SGD + "v = tf.Variable(1.0)\nopt.minimize(lambda: v * v, [v])", "--keras 2", chosen=""
+    ),
     "of_optimizer_aggregate": Case(
         SGD + "v = tf.Variable(1.0)\nopt.apply_gradients([(v * 1.0, v)], experimental_aggregate_gradients=False)",
         "--keras 2",
+        chosen="",
     ),
     "of_model": Case(
         MODEL + "model.compile('sgd', 'mse')\ntf.keras.backend.get_value(model.optimizer.lr)",
@@ -265,11 +280,13 @@ CASES = {
     "config_of_variable": Case(
         EXPERIMENTAL + "config = opt.get_config()\nprint(config['loss_scale'])",
         "--keras 2 --legacy-optimizers --as-of 2.3",
+        chosen="--keras 2 --legacy-optimizers",
     ),
     "config_of_self": Case(
         EXPERIMENTAL + "class T:\n    def f(self):\n        return self.opt.get_config()['loss_scale']['class_name']\n"
         "t = T()\nt.opt = opt\nt.f()",
         "--keras 2 --legacy-optimizers --as-of 2.3",
+        chosen="--keras 2 --legacy-optimizers",
     ),
     # Wrappers that `compile` has made.
     "compiled_loss_scale": Case(COMPILED + "opt.loss_scale", "--keras 2"),
@@ -277,18 +294,22 @@ CASES = {
     "compiled_named": Case(NAMED + "opt.loss_scale", "--keras 2"),
     "compiled_scaled": Case(NAMED + "opt.get_scaled_loss(tf.constant(1.0))", "--keras 2"),
     "compiled_lr": Case(COMPILED + "opt.lr", "--keras 2"),
-    "compiled_variables": Case(COMPILED + "opt.variables()", "--keras 2"),
+    "compiled_variables": Case(COMPILED + "opt.variables()", "--keras 2", chosen=""),
     "compiled_minimize": Case(
         COMPILED + "opt.minimize(lambda: tf.reduce_sum(kernel**2), model.trainable_variables[:1])",
         "--keras 2",
+        chosen="",
     ),
     "compiled_aggregate": Case(
         COMPILED + "opt.apply_gradients([(tf.zeros_like(kernel), kernel)], experimental_aggregate_gradients=False)",
         "--keras 2",
+        chosen="",
     ),
-    "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers"),
-    "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
-    "compiled_beta_1_named": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
+    "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers", chosen="--keras 2"),
+    "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen=""),
+    "compiled_beta_1_named": Case(
+        NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen="--keras 2 --replace-existing"
+    ),
     "compiled_nothing": Case(COMPILED + "opt.nothing"),
     "compiled_momentum": Case(COMPILED + "opt.momentum"),
     # How frameworks refuse what others took.
@@ -298,18 +319,19 @@ CASES = {
         "    def result(self): return 0\n[each.reset_states() for each in (Own(),)]",
         "--keras 2",
     ),
-    "reset_states_of_model": Case(MODEL + "model.reset_states()", "--keras 2"),
-    "generator": Case(MODEL + "tf.keras.Model.fit_generator", "--keras 2"),
+    "reset_states_of_model": Case(MODEL + "model.reset_states()", "--keras 2", chosen=""),
+    "generator": Case(MODEL + "tf.keras.Model.fit_generator", "--keras 2", chosen=""),
     "workers": Case(
         MODEL + "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), workers=2, verbose=0)",
         "--keras 2",
+        chosen="",
     ),
     "save_format": Case(MODEL + "model.save_weights('w', save_format='tf')", "--keras 2"),
     "save_format_of_new": Case(
         MODEL + "def make(): return model\nmake().save_weights('w', save_format='tf')", "--keras 2"
     ),
     "epochs_between": Case(
-        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2"
+        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2", chosen=""
     ),
     "run_function": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_tf_function=False)", "--keras 2"),
     "weights_h5": Case(MODEL + "model.save_weights('model.h5')", "--keras 2", "refuses this path"),
@@ -318,7 +340,7 @@ CASES = {
     "weights_by_callback": Case(
         MODEL + "tf.keras.callbacks.ModelCheckpoint('m.h5', save_weights_only=True)", "--keras 2"
     ),
-    "saved_by_callback_hdf5": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('m.hdf5')", "--keras 2"),
+    "saved_by_callback_hdf5": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('m.hdf5')", "--keras 2", chosen=""),
     "loaded_checkpoint": Case(
         MODEL + "import pathlib, tempfile\npath = tempfile.mkdtemp() + '/m'\n"
         "pathlib.Path(path + '.index').write_bytes(b'')\nmodel.load_weights(path)",
@@ -329,13 +351,16 @@ CASES = {
         SGD + "tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)", "--keras 2"
     ),
     "fixed_in_subclass": Case(
-        DERIVED + "Own(tf.keras.optimizers.SGD(), dynamic=False, initial_scale=8)", "--keras 2 --replace-existing"
+        DERIVED + "Own(tf.keras.optimizers.SGD(), dynamic=False, initial_scale=8)",
+        "--keras 2 --replace-existing",
+        chosen="",
     ),
-    "dynamic_layer": Case("import tensorflow as tf\ntf.keras.layers.Dense(1, dynamic=True)", "--keras 2"),
+    "dynamic_layer": Case("import tensorflow as tf\ntf.keras.layers.Dense(1, dynamic=True)", "--keras 2", chosen=""),
     "dynamic_model": Case(
         "import tensorflow as tf\nclass Own(tf.keras.Model):\n    def __init__(self):\n"
         "        super().__init__(dynamic=True)\nOwn()",
         "--keras 2",
+        chosen="",
     ),
     "transformers": Case(
         "import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
@@ -346,16 +371,21 @@ CASES = {
         "import tensorflow as tf\ntf.keras.optimizers.Adam(gradient_aggregator=None)", "--keras 2 --legacy-optimizers"
     ),
     "schedule_decay": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.Nadam(schedule_decay=0.004)", "--keras 2 --legacy-optimizers"
+        "import tensorflow as tf\ntf.keras.optimizers.Nadam(schedule_decay=0.004)",
+        "--keras 2 --legacy-optimizers",
+        chosen="",
     ),
     "lr_and_decay": Case(
         "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings, decay=0.1)",
         "--keras 2 --legacy-optimizers",
+        chosen="",
     ),
     "lr_alone": Case(
-        "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2"
+        "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2", chosen=""
     ),
-    "two_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2"),
+    "two_clippings": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2", chosen=""
+    ),
     "own_rule": Case(OWN_RULE, "--keras 2 --legacy-optimizers", "called this method"),
     "own_rule_named": Case(
         "import tensorflow as tf\nclass Own(tf.keras.optimizers.Optimizer):\n"
@@ -364,9 +394,13 @@ CASES = {
         "    def get_config(self): return {}\nOwn()",
         "--keras 2 --legacy-optimizers",
     ),
-    "reduction": Case("import tensorflow as tf\ntf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2"),
-    "metric_of_layer": Case(MODEL + "model.add_metric(tf.constant(1.0), name='x')", "--keras 2", is_cured=False),
-    "op_on_input": Case("import tensorflow as tf\ntf.reduce_sum(tf.keras.Input((1,)))", "--keras 2"),
+    "reduction": Case(
+        "import tensorflow as tf\ntf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2", chosen=""
+    ),
+    "metric_of_layer": Case(
+        MODEL + "model.add_metric(tf.constant(1.0), name='x')", "--keras 2", is_cured=False, chosen=""
+    ),
+    "op_on_input": Case("import tensorflow as tf\ntf.reduce_sum(tf.keras.Input((1,)))", "--keras 2", chosen=""),
     # Where Keras and TensorFlow change the error and its traceback on its way.
     "lr_in_callback": Case(
         MODEL + "class Own(tf.keras.callbacks.Callback):\n    def on_epoch_begin(self, epoch, logs=None):\n"
@@ -411,6 +445,7 @@ CASES = {
         "import tensorflow.compat.v1 as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
         "tf.layers.dense(tf.ones([1, 1]), 1)",
         "--contrib --keras 2",
+        chosen="--keras 2",
     ),
     "contrib_in_tf_1": Case(
         "import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
@@ -426,15 +461,17 @@ CASES = {
         "import tensorflow as tf\ntry:\n    tf.placeholder\nexcept AttributeError as error:\n"
         "    raise RuntimeError('old') from error",
         "--v1",
+        chosen="",
     ),
     "from_another_of_two": Case(
         "try:\n    try:\n        from tensorflow import Session\n    except ImportError as error:\n"
         "        raise ValueError('no session') from error\nexcept ValueError as error:\n"
         "    raise RuntimeError('old') from error",
         "--v1",
+        chosen="",
     ),
     "during_another": Case(
-        "import tensorflow as tf\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    tf.placeholder", "--v1"
+        "import tensorflow as tf\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    tf.placeholder", "--v1", chosen=""
     ),
     # Last, as a graph rewrite that is enabled stays so.
     "rewrite": Case(
@@ -450,8 +487,10 @@ CASES = {
     # What looks alike, and has another cause.
     "typo_of_wrapper": Case(WRAPPED + "opt.loss_scal"),
     "of_no_wrapper": Case(WRAPPED + "opt.nothing"),
-    "of_no_wrapper_hyper": Case(WRAPPED + "opt._get_hyper('momentum')"),
-    "of_another_optimizer": Case(WRAPPED + "opt.beta_1"),
+    "of_no_wrapper_hyper": Case(
+        WRAPPED + "opt._get_hyper('momentum')", chosen="--keras 2 --legacy-optimizers --replace-existing"
+    ),
+    "of_another_optimizer": Case(WRAPPED + "opt.beta_1", chosen="--keras 2 --replace-existing"),
     "of_no_variable": Case(ADAM + "opt.epsilon"),
     "of_plain_optimizer": Case(SGD + "opt.loss_scale"),
     "of_plain_dynamic": Case(SGD + "opt.dynamic"),
@@ -470,12 +509,17 @@ CASES = {
     "other_argument_of_apply": Case(WRAPPED + "opt.apply_gradients([(v * 1.0, v)], aggregate=False)"),
     "name_of_keras_3": Case(
         "import tensorflow as tf\nopt = tf.keras.optimizers.LossScaleOptimizer(tf.keras.optimizers.SGD())\n"
-        "opt.loss_scale"
+        "opt.loss_scale",
+        chosen="--replace-existing",
     ),
     "config_of_public": Case(WRAPPED + "opt.get_config()['loss_scale']"),
     "own_config": Case("config = {'initial_scale': 1}\nconfig['loss_scale']"),
-    "own_config_beside": Case(EXPERIMENTAL + "opt.get_config()\nconfig = {}\nconfig['loss_scale']"),
-    "other_key_of_config": Case(EXPERIMENTAL + "opt.get_config()['loss_scales']"),
+    "own_config_beside": Case(
+        EXPERIMENTAL + "opt.get_config()\nconfig = {}\nconfig['loss_scale']", chosen="--keras 2 --legacy-optimizers"
+    ),
+    "other_key_of_config": Case(
+        EXPERIMENTAL + "opt.get_config()['loss_scales']", chosen="--keras 2 --legacy-optimizers"
+    ),
     "own_derived": Case("class Own:\n    def __init__(self, x):\n        super().__init__(x)\nOwn(1)"),
     "typo_of_keras": Case("import tensorflow as tf\ntf.keras.backend.learning_fase()"),
     "own_lr": Case("raise ValueError(\"Argument(s) not recognized: {'lr': 1}\")"),
@@ -492,16 +536,16 @@ CASES = {
         "--keras 2",
         is_cured=False,
     ),
-    "loaded_from_elsewhere": Case("import tensorflow as tf\ntf.keras.models.load_model('nowhere')"),
+    "loaded_from_elsewhere": Case("import tensorflow as tf\ntf.keras.models.load_model('nowhere')", chosen="--keras 2"),
     "own_loaded": Case(
         "import pathlib, tempfile\nfolder = tempfile.mkdtemp()\n"
         "(pathlib.Path(folder) / 'saved_model.pb').write_bytes(b'')\n"
         "raise ValueError(f'File format not supported: filepath={folder}. Keras 3 only supports')"
     ),
-    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1"),
+    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1", chosen=""),
     "private_module": Case("import tensorflow.python.none_such"),
     # A slip in the name of a file that Keras 3 has.
-    "saved_with_an_extension": Case(MODEL + "model.save('model.kears')"),
+    "saved_with_an_extension": Case(MODEL + "model.save('model.kears')", chosen="--keras 2"),
     "own_saved": Case("raise ValueError('Invalid filepath extension for saving. Received: filepath=model.')"),
     "own_decayed": Case("class Optimizer: pass\nOptimizer()._decayed_lr"),
     "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
@@ -582,7 +626,8 @@ CASES = {
     "own_rule_error": Case(
         "import tensorflow as tf\nclass Own(tf.keras.optimizers.SGD):\n"
         "    def _resource_apply_dense(self, grad, var): pass\n"
-        "    def apply_gradients(self, pairs): raise ValueError('own')\nOwn(0.1).apply_gradients([])"
+        "    def apply_gradients(self, pairs): raise ValueError('own')\nOwn(0.1).apply_gradients([])",
+        chosen="--keras 2 --legacy-optimizers",
     ),
     "own_exceptions": Case("class Own(Exception):\n    exceptions = 5\nraise Own"),
     "own_exceptions_of_another_kind": Case("class Own(Exception):\n    exceptions = (5,)\nraise Own"),
@@ -590,18 +635,21 @@ CASES = {
         "class Own(Exception):\n    exceptions = 5\ntry:\n    from tensorflow import Session\n"
         "except ImportError as error:\n    raise Own from error",
         "--v1",
+        chosen="",
     ),
     # Mistakes that every release refuses.
     "typo_of_metric": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
     "typo_of_dtype_behavior": Case("import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behaviour()"),
     "typo_of_argument": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_function=False)"),
     "typo_of_import": Case("from tensorflow import float32, placeholdr"),
-    "lr_and_typo": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(lr=0.1, momentun=0.9)"),
+    "lr_and_typo": Case(
+        "import tensorflow as tf\ntf.keras.optimizers.SGD(lr=0.1, momentun=0.9)", chosen="--keras 2 --legacy-optimizers"
+    ),
     "rewrite_of_nothing": Case(
         "import tensorflow as tf\ntf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(5)"
     ),
     "three_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, global_clipnorm=1.0)"),
-    "loaded_nothing": Case(MODEL + "model.load_weights('/nowhere/m')"),
+    "loaded_nothing": Case(MODEL + "model.load_weights('/nowhere/m')", chosen="--keras 2"),
     # The program is for Keras 3 elsewhere, which Keras 2 would break.
     "for_keras_3": Case(SGD + "tf.keras.ops.add(1, 1)\nopt.lr"),
     "for_keras_3_name": Case("import tensorflow as tf\ntf.keras.ops.add(1, 1)\ntf.keras.backend.learning_phase()"),

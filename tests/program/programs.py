@@ -24,6 +24,7 @@ EXPERIMENTAL = TF + "from tensorflow.keras.mixed_precision import experimental a
 WRAPPED = EXPERIMENTAL + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 'dynamic')\n"
 NEW = TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))\n"
 OF_2_8 = "--keras 2 --legacy-optimizers"
+OPTIONS = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 
 
 @contextmanager
@@ -63,13 +64,24 @@ def needs(path: str) -> str:
     return " ".join(option["flag"] for each in described(path)["programs"] for option in each["options"])
 
 
-def chosen(*words: str) -> str:
-    """Return what `mpls run` says of its choice."""
+def choices(*words: str, **variables: str) -> tuple[dict[str, Any], str]:
+    """Return the options with which `mpls run` runs a program, given or chosen, and what it says of its choice.
+
+    Args:
+        words: the options and the program.
+        variables: what is set in the environment.
+    """
     options = parser().parse_args(split(["run", *words])[0])
     with contextlib.redirect_stderr(io.StringIO()) as err, mock.patch.dict(os.environ):
         os.environ.pop("TF_USE_LEGACY_KERAS", None)
+        os.environ.update(variables)
         choose(options)
-    return err.getvalue()
+    return {name: value for name in OPTIONS if (value := getattr(options, name))}, err.getvalue()
+
+
+def chosen(*words: str) -> str:
+    """Return what `mpls run` says of its choice."""
+    return choices(*words)[1]
 
 
 def flags(source: str, keras: int | None = None, **others: str) -> str:

@@ -10,6 +10,7 @@ import unittest
 from parameterized import parameterized
 
 from mpls.cli import main
+from tests.install.hint_cases import CASES, Case
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
 from .rules_gates import FIRST_TRY, GATES, NAMES, NO_GATES, SPELLINGS, SUBCLASSES, SWITCHES
@@ -20,6 +21,11 @@ from .rules_wrappers import FLOWS, TWO_BRANCHES
 
 
 class RulesTest(unittest.TestCase):
+    @parameterized.expand(CASES.items())
+    def test_programs_that_end_in_errors(self, label: str, case: Case) -> None:
+        """Most hints name what the source shows before the program runs."""
+        self.assertEqual(flags(case.source), case.options if case.chosen is None else case.chosen)
+
     @parameterized.expand(V1)
     def test_tf_1(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import os
 import pathlib
 import subprocess
@@ -12,14 +10,13 @@ import sys
 import tempfile
 import unittest
 from typing import Any
-from unittest import mock
 
 import pytest
 from parameterized import parameterized
 
-from mpls.cli.choosing import choose
-from mpls.cli.options import parser, split
 from mpls.program.files import MAX_BYTES_OF_RUN
+
+from .programs import choices
 
 EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
 OBJECTS = f"""import tensorflow as tf
@@ -43,7 +40,6 @@ x = tf.placeholder(tf.float32)
 with tf.GradientTape() as tape:
     pass
 """
-ALL = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
 
 
 class ChoosingTest(unittest.TestCase):
@@ -55,16 +51,6 @@ class ChoosingTest(unittest.TestCase):
         os.chdir(self.folder)
         self.addCleanup(os.chdir, before)
 
-    def choose(self, *words: str, variable: str | None = None) -> tuple[dict[str, Any], str]:
-        options = parser().parse_args(split(["run", *words])[0])
-        said = io.StringIO()
-        settings = {} if variable is None else {"TF_USE_LEGACY_KERAS": variable}
-        with mock.patch.dict(os.environ, settings), contextlib.redirect_stderr(said):
-            if variable is None:
-                os.environ.pop("TF_USE_LEGACY_KERAS", None)
-            choose(options)
-        return {name: value for name in ALL if (value := getattr(options, name))}, said.getvalue()
-
     def write(self, source: str, name: str = "train.py") -> str:
         (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).write_text(source)
@@ -73,13 +59,11 @@ class ChoosingTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("objects", OBJECTS, {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}, "calls .loss_scale()"),
-            ("graph", GRAPH, {"v1": True}, "uses tf.placeholder"),
             ("contrib", CONTRIB, {"v1": True, "contrib": True}, "uses tf.contrib.mixed_precision"),
-            ("keras 2", REPLACED, {"keras": 2}, "calls .get_scaled_loss()"),
         ]
     )
     def test_one_line_says_what_and_why(self, name: str, source: str, expected: dict[str, Any], why: str) -> None:
-        chosen, said = self.choose(self.write(source))
+        chosen, said = choices(self.write(source))
         self.assertEqual(chosen, expected)
         self.assertEqual(said.count("\n"), 1)
         self.assertRegex(said, r"^mpls run: chose --.* \(train\.py:\d .*\); --no-auto switches this off$")
@@ -89,31 +73,31 @@ class ChoosingTest(unittest.TestCase):
 
     @parameterized.expand([("needs nothing", NEW), ("broken", "import tensorflow as\n"), ("empty", "")])
     def test_nothing_is_said_of_a_program(self, name: str, source: str) -> None:
-        self.assertEqual(self.choose(self.write(source)), ({}, ""))
+        self.assertEqual(choices(self.write(source)), ({}, ""))
 
     @parameterized.expand([("missing.py",), ("-",), ("folder",)])
     def test_nothing_is_said_where_no_source_is(self, path: str) -> None:
         (self.folder / "folder").mkdir()
-        self.assertEqual(self.choose(path), ({}, ""))
+        self.assertEqual(choices(path), ({}, ""))
 
     def test_nothing_is_chosen_for_more_source_than_is_read(self) -> None:
         self.write("#" * (MAX_BYTES_OF_RUN - len(GRAPH)), "part.py")
-        chosen, said = self.choose(self.write(GRAPH + "import part\n"))
+        chosen, said = choices(self.write(GRAPH + "import part\n"))
         self.assertEqual(chosen, {})
         self.assertRegex(said, r"^mpls run: chose no option, as the program has more source than [^\n]*\n$")
         self.write("#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH)), "part.py")
-        self.assertEqual(self.choose("train.py")[0], {"v1": True})
-        self.assertEqual(self.choose("-m", "train")[0], {"v1": True})
+        self.assertEqual(choices("train.py")[0], {"v1": True})
+        self.assertEqual(choices("-m", "train")[0], {"v1": True})
 
     def test_the_garbage_collector_is_as_it_was(self) -> None:
         self.addCleanup(gc.enable)
         for is_on in (False, True):
             (gc.enable if is_on else gc.disable)()
-            self.choose(self.write(GRAPH))
+            choices(self.write(GRAPH))
             self.assertEqual(gc.isenabled(), is_on)
 
     def test_it_can_be_switched_off(self) -> None:
-        self.assertEqual(self.choose("--no-auto", self.write(OBJECTS)), ({}, ""))
+        self.assertEqual(choices("--no-auto", self.write(OBJECTS)), ({}, ""))
 
     @parameterized.expand(
         [
@@ -126,42 +110,33 @@ class ChoosingTest(unittest.TestCase):
         ]
     )
     def test_what_the_user_gives_wins(self, words: list[str], expected: dict[str, Any]) -> None:
-        chosen, said = self.choose(*words, self.write(OBJECTS))
+        chosen, said = choices(*words, self.write(OBJECTS))
         self.assertEqual(chosen, expected)
-        choices = said.partition("(")[0]
+        flags = said.partition("(")[0]
         for word in words[::2]:
-            self.assertNotIn(f"{word} ", f"{choices} ")
+            self.assertNotIn(f"{word} ", f"{flags} ")
 
     def test_what_follows_from_it(self) -> None:
-        chosen, said = self.choose("--keras", "3", self.write(REPLACED))
+        chosen, said = choices("--keras", "3", self.write(REPLACED))
         self.assertEqual(chosen, {"keras": 3, "replace_existing": True})
         self.assertIn("chose --replace-existing (train.py:3 calls .get_scaled_loss())", said)
 
     @parameterized.expand([("1", {"as_of": "2.3", "legacy_optimizers": True}), ("0", {"as_of": "2.3"})])
     def test_the_environment_wins(self, variable: str, expected: dict[str, Any]) -> None:
-        chosen, said = self.choose(self.write(OBJECTS), variable=variable)
+        chosen, said = choices(self.write(OBJECTS), TF_USE_LEGACY_KERAS=variable)
         self.assertEqual(chosen, expected)
         self.assertNotIn("--keras", said)
 
     def test_where_lines_disagree_nothing_is_chosen(self) -> None:
         name = self.write(DISAGREEING)
-        chosen, said = self.choose(name)
+        chosen, said = choices(name)
         self.assertEqual(chosen, {})
         self.assertEqual(said.count("\n"), 1)
         self.assertRegex(said, r"^mpls run: left --v1 to you, .*train\.py:2 uses tf\.placeholder, but train\.py:3 ")
-        self.assertEqual(self.choose("--v1", name), ({"v1": True}, ""))
-
-    def test_each_way_to_run(self) -> None:
-        self.write(GRAPH, "package/__main__.py")
-        self.write("", "package/__init__.py")
-        for words in (["package"], ["-m", "package"], ["-c", GRAPH], [str(self.folder / "package/__main__.py")]):
-            with self.subTest(words):
-                chosen, said = self.choose(*words)
-                self.assertEqual(chosen, {"v1": True})
-                self.assertIn("uses tf.placeholder", said)
+        self.assertEqual(choices("--v1", name), ({"v1": True}, ""))
 
     def test_what_it_says_cannot_reach_the_terminal(self) -> None:
-        chosen, said = self.choose(self.write(GRAPH, "a\x1b[31mb.py"))
+        chosen, said = choices(self.write(GRAPH, "a\x1b[31mb.py"))
         self.assertEqual(chosen, {"v1": True})
         self.assertNotIn("\x1b", said)
 

@@ -12,17 +12,16 @@ import sys
 import tempfile
 import unittest
 from typing import Any
-from unittest import mock
 
 from parameterized import parameterized
 
 from mpls.cli import main
-from mpls.cli.choosing import choose
-from mpls.cli.options import parser, split
 from mpls.program.files import MAX_BYTES_OF_RUN, MAX_FILES
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
 from tests.processes import process_environment
+
+from .programs import choices
 
 OBJECTS = """import tensorflow as tf
 opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
@@ -51,16 +50,6 @@ def read(*paths: str) -> dict[str, Any]:
     assert err == ""
     assert description["status"] == status
     return description
-
-
-def chosen_for(path: str) -> dict[str, Any]:
-    """Return the options that `mpls run` chooses."""
-    options = parser().parse_args(split(["run", path])[0])
-    before = vars(options).copy()
-    with mock.patch.dict(os.environ), contextlib.redirect_stderr(io.StringIO()):
-        os.environ.pop("TF_USE_LEGACY_KERAS", None)
-        choose(options)
-    return {name: value for name, value in vars(options).items() if value != before[name]}
 
 
 def cells(*sources: str, **metadata: Any) -> str:
@@ -187,7 +176,7 @@ class ScriptTest(_InFolder):
             self.assertTrue(out.startswith("train.py: needs --v1\n"), out)
             self.assertEqual("mpls run reads at most 500 kB, and chooses none of them" in out, not is_chosen)
             self.assertEqual(read("train.py")["programs"][0]["is_chosen"], is_chosen)
-            self.assertEqual(chosen_for("train.py"), {"v1": True} if is_chosen else {})
+            self.assertEqual(choices("train.py")[0], {"v1": True} if is_chosen else {})
 
     def test_many_lines_of_one_name(self) -> None:
         self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
@@ -527,4 +516,4 @@ class CorpusTest(unittest.TestCase):
         gone = [program["path"] for program in found["programs"] if program["gone"]]
         self.assertEqual([pathlib.Path(path).stem for path in gone], ["old_policies"])
         for path, program in zip(paths, found["programs"], strict=True):
-            self.assertEqual({each["option"]: each["value"] for each in program["options"]}, chosen_for(path), path)
+            self.assertEqual({each["option"]: each["value"] for each in program["options"]}, choices(path)[0], path)
