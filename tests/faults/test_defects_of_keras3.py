@@ -6,7 +6,6 @@ Custom loops are run in the style of Keras 3, which both wrappers have, and with
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import pathlib
 import tempfile
@@ -27,7 +26,6 @@ from mpls.errors import MplsError
 Native: Any = keras.optimizers.LossScaleOptimizer
 Ours: Any = mpls.keras.LossScaleOptimizer
 INF, NAN = float("inf"), float("nan")
-LARGEST = float(np.finfo(np.float32).max)
 
 BOTH_STYLES = [("keras3_style", False), ("keras2_style", True)]
 
@@ -65,12 +63,6 @@ def compiled_step(optimizer: Any, variable: Any, is_keras_2_style: bool = False)
 def state(optimizer: Any) -> tuple[float, int]:
     """Return the scale and the counter."""
     return float(optimizer.dynamic_scale.numpy()), int(optimizer.step_counter.numpy())
-
-
-def two_replicas() -> Any:
-    # Collective ops of strategies in one process are told apart by these keys alone.
-    tf.distribute.MirroredStrategy._collective_key_base += 10_007
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 class ScaleOfZero(unittest.TestCase):
@@ -116,170 +108,6 @@ class ScaleOfInfinity(unittest.TestCase):
             scales, weights = self.grow(Ours, is_keras_2_style)
             self.assertEqual(scales, [2.0**127] * 5 + [2.0**126] + [2.0**127] * 2)
             self.assertEqual(weights, [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0, 7.0])
-
-
-class CounterAboveThePeriod(unittest.TestCase):
-    """The scale grew only where the counter was the period minus 1, so never again once it was beyond."""
-
-    def resume(self, wrapper: Any) -> list[tuple[float, int]]:
-        """Count 7 steps of a period of 4, as a program may set them; return the states of 9 further steps."""
-        variable, optimizer = make(wrapper, initial_scale=8, dynamic_growth_steps=4)
-        # mpls restores no such counter from a file.
-        optimizer.step_counter.assign(7)
-        self.assertEqual(state(optimizer), (8.0, 7))
-        states = []
-        for _ in range(9):
-            take_step(optimizer, variable, 0.0)
-            states.append(state(optimizer))
-        return states
-
-    def test_the_scale_grows_all_the_same(self) -> None:
-        self.assertEqual(self.resume(Native), [(8.0, counter) for counter in range(8, 17)])
-        grown = [(16.0, 0), (16.0, 1), (16.0, 2), (16.0, 3), (32.0, 0), (32.0, 1), (32.0, 2), (32.0, 3), (64.0, 0)]
-        self.assertEqual(self.resume(Ours), grown)
-
-    @parameterized.expand([(0,), (-3,)])
-    def test_a_period_below_one_is_one(self, period: int) -> None:
-        scales = []
-        for wrapper in (Native, Ours):
-            variable, optimizer = make(wrapper, initial_scale=8, dynamic_growth_steps=period)
-            for _ in range(3):
-                take_step(optimizer, variable, 0.0)
-            scales.append(state(optimizer))
-        self.assertEqual(scales, [(8.0, 3), (64.0, 0)])
-
-
-class AveragesOfNothing(unittest.TestCase):
-    """Averages of weights are 0 until a step is applied, and at the end of training the weights become 0 too."""
-
-    def after_training(self, wrapper: Any, is_keras_2_style: bool = False) -> float:
-        """Return the weight after a training whose steps all overflow."""
-        variable = keras.Variable(1.0, name="weight")
-        optimizer = wrapper(keras.optimizers.SGD(0.5, use_ema=True))
-        optimizer.build([variable])
-        take_step(optimizer, variable, INF, is_keras_2_style)
-        self.assertEqual(float(variable), 1.0)
-        optimizer.finalize_variable_values([variable])
-        return float(variable)
-
-    def test_the_weight_stays(self) -> None:
-        self.assertEqual(self.after_training(Native), 0.0)
-        for _, is_keras_2_style in BOTH_STYLES:
-            self.assertEqual(self.after_training(Ours, is_keras_2_style), 1.0)
-
-
-class OneReplica(unittest.TestCase):
-    """The first replica's own gradients alone decided whether the sum over replicas is applied."""
-
-    def run_loop(
-        self, wrapper: Any, values: list[float], is_keras_2_style: bool = False, is_traced: bool = True, **settings: Any
-    ) -> tuple[list[float], float, int, int]:
-        """Take a step with a factor for each replica; return weights and scale, counter, iterations."""
-        strategy = two_replicas()
-        with strategy.scope():
-            variable, optimizer = make(wrapper, **{"initial_scale": 8, **settings})
-
-        def step(factor: Any) -> None:
-            take_step(optimizer, variable, factor, is_keras_2_style)
-
-        def run(factor: Any) -> None:
-            strategy.run(step, (factor,))
-
-        factors = strategy.experimental_distribute_values_from_function(
-            lambda context: tf.constant(values[context.replica_id_in_sync_group])
-        )
-        (tf.function(run) if is_traced else run)(factors)
-        weights, scales, counters = (
-            [float(copy) for copy in strategy.experimental_local_results(held.value)]
-            for held in (variable, optimizer.dynamic_scale, optimizer.step_counter)
-        )
-        self.assertEqual(len({*map(str, scales)}), 1)
-        self.assertEqual(len({*counters}), 1)
-        return weights, scales[0], int(counters[0]), int(optimizer.iterations.numpy())
-
-    @pytest.mark.matrix
-    def test_a_non_finite_gradient_on_any_replica_skips_on_all(self) -> None:
-        # What the first replica sees, the original sees too.
-        self.assertEqual(self.run_loop(Native, [INF, 1.0]), ([1.0, 1.0], 4.0, 0, 0))
-        for value in (INF, NAN):
-            weights, scale, counter, iterations = self.run_loop(Native, [1.0, value])
-            self.assertFalse(any(map(math.isfinite, weights)))
-            self.assertEqual((scale, counter, iterations), (8.0, 1, 1))
-        rows = itertools.product([[1.0, INF], [INF, 1.0], [1.0, NAN], [NAN, -INF]], BOTH_STYLES)
-        for values, (style, is_keras_2_style) in rows:
-            with self.subTest(values=values, style=style):
-                self.assertEqual(self.run_loop(Ours, values, is_keras_2_style), ([1.0, 1.0], 4.0, 0, 0))
-        for is_traced in (True, False):
-            result = self.run_loop(Ours, [1.0, 3.0], is_traced=is_traced)
-            self.assertEqual(result, ([-1.0, -1.0], 8.0, 1, 1))
-            self.assertEqual(self.run_loop(Ours, [1.0, INF], is_traced=is_traced), ([1.0, 1.0], 4.0, 0, 0))
-
-    def test_finite_gradients_whose_sum_is_not_are_skipped(self) -> None:
-        values = [0.75 * LARGEST] * 2
-        weights, *_ = self.run_loop(Native, values, initial_scale=1)
-        self.assertEqual(weights, [-INF, -INF])
-        for _, is_keras_2_style in BOTH_STYLES:
-            result = self.run_loop(Ours, values, is_keras_2_style, initial_scale=1)
-            self.assertEqual(result, ([1.0, 1.0], 1.0, 0, 0))
-
-    def fit(self, wrapper: Any, bad_row: int) -> tuple[list[list[float]], float, int]:
-        """Fit two steps of four rows, two for each replica; return weights, scale and iterations."""
-        with two_replicas().scope():
-            model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
-            model.compile(wrapper(keras.optimizers.SGD(0.25), initial_scale=8), keras.losses.MeanSquaredError())
-        rows = np.ones((8, 1), np.float32)
-        rows[bad_row] = INF
-        model.fit(rows, np.zeros((8, 1), np.float32), batch_size=4, epochs=1, shuffle=False, verbose=0)
-        weights = [weight.ravel().tolist() for weight in model.get_weights()]
-        return weights, state(model.optimizer)[0], int(model.optimizer.iterations.numpy())
-
-    @pytest.mark.matrix
-    def test_fit(self) -> None:
-        weights, *_ = self.fit(Native, bad_row=2)
-        self.assertFalse(any(map(math.isfinite, itertools.chain(*weights))))
-        # The one step that is not skipped: 1 - 0.25 * 2 for the kernel, 0 - 0.25 * 2 for the bias.
-        trained = [[0.5], [-0.5]]
-        self.assertEqual(self.fit(Native, bad_row=1), (trained, 4.0, 1))
-        for bad_row in (0, 2, 5, 7):
-            with self.subTest(bad_row=bad_row):
-                self.assertEqual(self.fit(Ours, bad_row), (trained, 4.0, 1))
-
-
-class UnbuiltInReplicas(unittest.TestCase):
-    """An optimizer that was not built before `strategy.run` failed there, in a `tf.function`."""
-
-    def run_unbuilt(self, wrapper: Any, optimizer_class: Any, is_traced: bool, is_keras_2_style: bool = False) -> Any:
-        strategy = two_replicas()
-        with strategy.scope():
-            variable = keras.Variable(1.0)
-            optimizer = wrapper(optimizer_class(0.5), initial_scale=8)
-
-        def step(factor: Any) -> None:
-            take_step(optimizer, variable, factor, is_keras_2_style)
-
-        def run() -> None:
-            strategy.run(step, (tf.constant(1.0),))
-
-        run = tf.function(run) if is_traced else run
-        run()
-        run()
-        return [float(copy) for copy in strategy.experimental_local_results(variable.value)], state(optimizer)
-
-    def test_it_builds_itself_in_a_function(self) -> None:
-        with pytest.raises(tf.errors.InvalidArgumentError, match="placeholder"):
-            self.run_unbuilt(Native, keras.optimizers.SGD, is_traced=True)
-        for _, is_keras_2_style in BOTH_STYLES:
-            result = self.run_unbuilt(Ours, keras.optimizers.SGD, True, is_keras_2_style)
-            self.assertEqual(result, ([-1.0, -1.0], (8.0, 2)))
-        # With slots to create.
-        weights, scale = self.run_unbuilt(Ours, keras.optimizers.Adam, is_traced=True)
-        np.testing.assert_allclose(weights, [0.0, 0.0], atol=1e-4)
-        self.assertEqual(scale, (8.0, 2))
-
-    def test_it_builds_itself_in_eager_mode(self) -> None:
-        for wrapper in (Native, Ours):
-            result = self.run_unbuilt(wrapper, keras.optimizers.SGD, is_traced=False)
-            self.assertEqual(result, ([-1.0, -1.0], (8.0, 2)))
 
 
 def sgd() -> Any:
@@ -376,38 +204,6 @@ class OverflowByUnscaling(unittest.TestCase):
         self.assertEqual(self.step(Native), (-INF, 0.25))
         for _, is_keras_2_style in BOTH_STYLES:
             self.assertEqual(self.step(Ours, is_keras_2_style), (1.0, 1.0))
-
-
-class FactorOfTheInnerOptimizer(unittest.TestCase):
-    """A `loss_scale_factor` of the wrapped optimizer was taken away without a word, or divided gradients twice."""
-
-    def test_the_constructor_refuses_it_and_leaves_it(self) -> None:
-        inner = keras.optimizers.SGD(0.5, loss_scale_factor=4.0)
-        Native(inner)
-        self.assertIsNone(inner.loss_scale_factor)
-        inner = keras.optimizers.SGD(0.5, loss_scale_factor=4.0)
-        with pytest.raises(ValueError, match=r"dynamic=False, initial_scale=4\.0"):
-            Ours(inner)
-        self.assertEqual(inner.loss_scale_factor, 4.0)
-
-    @parameterized.expand(BOTH_STYLES)
-    def test_one_that_is_set_later_is_an_error_and_changes_nothing(self, name: str, is_keras_2_style: bool) -> None:
-        variable, optimizer = make(Native, initial_scale=8, dynamic_growth_steps=2)
-        optimizer.inner_optimizer.loss_scale_factor = 4.0
-        take_step(optimizer, variable, 1.0)
-        # It should be 0.5.
-        self.assertEqual(float(variable), 0.875)
-
-        variable, optimizer = make(Ours, initial_scale=8, dynamic_growth_steps=2)
-        take_step(optimizer, variable, 1.0, is_keras_2_style)
-        optimizer.inner_optimizer.loss_scale_factor = 4.0
-        for factor in (1.0, INF):
-            with pytest.raises(ValueError, match="loss_scale_factor"):
-                take_step(optimizer, variable, factor, is_keras_2_style)
-            self.assertEqual((float(variable), *state(optimizer), int(optimizer.iterations)), (0.5, 8.0, 1, 1))
-        optimizer.inner_optimizer.loss_scale_factor = None
-        take_step(optimizer, variable, 1.0, is_keras_2_style)
-        self.assertEqual((float(variable), *state(optimizer), int(optimizer.iterations)), (0.0, 16.0, 0, 2))
 
 
 class LossesOfAnUnbuiltOptimizer(unittest.TestCase):

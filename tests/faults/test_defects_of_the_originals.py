@@ -66,33 +66,6 @@ class Session:
         self.run(v1.global_variables_initializer())
 
 
-def two_replicas() -> Any:
-    # Collective ops of strategies in one process are told apart by these keys alone.
-    tf.distribute.MirroredStrategy._collective_key_base += 10_007
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-
-def per_replica(strategy: Any, values: list[Any]) -> Any:
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(values[context.replica_id_in_sync_group])
-    )
-
-
-def on_replicas(strategy: Any, fn: Callable[..., Any], *values: list[Any]) -> list[Any]:
-    """Run `fn` on both replicas in a tf.function; return each replica's result."""
-
-    @tf.function
-    def run(*args: Any) -> Any:
-        return strategy.run(fn, args)
-
-    results = run(*(per_replica(strategy, value) for value in values))
-    return [tf.nest.map_structure(np.asarray, r) for r in strategy.experimental_local_results(results)]
-
-
-def replicas_of(strategy: Any, variable: Any) -> list[float]:
-    return [float(copy) for copy in strategy.experimental_local_results(variable)]
-
-
 EVERY_DTYPE = [
     (f"{dtype}_{mode}_{kind}", dtype, mode, kind)
     for dtype in ("float16", "bfloat16", "float64")
@@ -337,64 +310,6 @@ class Slots(unittest.TestCase):
         self.assertEqual(len(optimizer.variables()), 3)
 
 
-class AllGradientsMissing(unittest.TestCase):
-    """Graph-mode wrapper: the ValueError came after the loss scale had counted the step."""
-
-    def failed_step(self, api: Any, mode: str) -> list[float]:
-        variable, scale = tf.Variable(2.0), dynamic(api)
-        optimizer = wrap(api, v1.train.MomentumOptimizer(0.5, 0.5), scale)
-
-        def step() -> None:
-            optimizer.apply_gradients([(None, variable)])
-
-        with self.assertRaisesRegex(ValueError, "gradient"):
-            (tf.function(step) if mode == "function" else step)()
-        return [float(scale()), int(scale._num_good_steps), len(optimizer._optimizer.variables())]
-
-    @parameterized.expand([("eager",), ("function",)])
-    def test_nothing_changes_before_the_error(self, mode: str) -> None:
-        if mode == "eager":
-            self.assertEqual(self.failed_step(ORIGINAL, mode), [8.0, 1, 0])
-        self.assertEqual(self.failed_step(mpls.v1, mode), [8.0, 0, 0])
-
-    def test_a_graph_is_left_as_it_was(self) -> None:
-        with tf.Graph().as_default() as graph:
-            variable = tf.Variable(2.0)
-            optimizer = wrap(mpls.v1, sgd(), dynamic(mpls.v1))
-            ops = len(graph.get_operations())
-            with self.assertRaisesRegex(ValueError, "gradient"):
-                optimizer.apply_gradients([(None, variable)])
-            self.assertEqual(len(graph.get_operations()), ops)
-
-
-class UpdateInReplicaContext(unittest.TestCase):
-    """`DynamicLossScale.update` inside `strategy.run` was an AttributeError."""
-
-    def test_replicas_update_together(self) -> None:
-        strategy = two_replicas()
-        with strategy.scope():
-            original = dynamic(ORIGINAL)
-            scale = dynamic(mpls.v1)
-        with self.assertRaisesRegex(AttributeError, "extended"):
-            strategy.run(lambda: original.update([tf.constant(1.0)]))
-
-        def update(grad: Any) -> Any:
-            _, should_apply = scale.update([grad])
-            return tf.identity(should_apply)
-
-        expected = (
-            ([1.0, 2.0], True, 8.0, 1),
-            ([1.0, INF], False, 4.0, 0),
-            ([NAN, 1.0], False, 2.0, 0),
-            ([1.0, 1.0], True, 2.0, 1),
-            ([1.0, 1.0], True, 4.0, 0),
-        )
-        for values, should_apply, after, good_steps in expected:
-            self.assertEqual(on_replicas(strategy, update, values), [should_apply] * 2)
-            self.assertEqual(replicas_of(strategy, scale._current_loss_scale), [after] * 2)
-            self.assertEqual(replicas_of(strategy, scale._num_good_steps), [good_steps] * 2)
-
-
 class HalfPrecisionLosses(unittest.TestCase):
     """A fixed scale above 65504 made every float16 loss infinite, and the weights with it."""
 
@@ -571,56 +486,6 @@ class SavedModels(unittest.TestCase):
             optimizer.set_weights(values)
             self.assertEqual(self.state(optimizer), [3, [1.0, 2.0], [3.0]])
             self.assertEqual(int(optimizer.iterations), 3)
-
-
-class PublicFromConfig(unittest.TestCase):
-    """`from_config` was missing from the public Keras class."""
-
-    @parameterized.expand(FAMILIES)
-    def test_from_config_can_be_called_on_the_public_class(self, family: str, optimizers: Any) -> None:
-        config = OriginalKeras(optimizers.SGD(0.5), initial_scale=64, dynamic_growth_steps=3).get_config()
-        with self.assertRaisesRegex(AttributeError, "from_config"):
-            OriginalKeras.from_config(config)
-        optimizer = mpls.keras.LossScaleOptimizer.from_config(config)
-        self.assertIsInstance(optimizer, mpls.keras.LossScaleOptimizer)
-        self.assertIsInstance(optimizer.inner_optimizer, optimizers.Optimizer)
-        self.assertEqual(optimizer.get_config(), config)
-
-
-class ReplicasThatDoNotAggregate(unittest.TestCase):
-    """Keras: without aggregation, the first replica's gradients alone decided whether all replicas apply."""
-
-    def apply(self, wrapper: Any, family: str, optimizers: Any, values: list[float]) -> tuple[list[float], float]:
-        strategy = two_replicas()
-        flag = (
-            {"experimental_aggregate_gradients": False} if family == "legacy" else {"skip_gradients_aggregation": True}
-        )
-        with strategy.scope():
-            variable = tf.Variable(1.0)
-            optimizer = wrapper(optimizers.SGD(0.5), initial_scale=8)
-            if family == "new":
-                optimizer.build([variable])
-
-        def step(grad: Any) -> Any:
-            optimizer.get_scaled_loss(grad)
-            (grad,) = optimizer.get_unscaled_gradients([grad * 8.0])
-            optimizer.apply_gradients([(grad, variable)], **flag)
-            return tf.identity(optimizer.iterations)
-
-        self.assertEqual(on_replicas(strategy, step, values), [1, 1])
-        return replicas_of(strategy, variable), float(optimizer.loss_scale)
-
-    @parameterized.expand(FAMILIES)
-    @pytest.mark.default_run("one case")
-    def test_an_overflow_on_any_replica_skips_on_all(self, family: str, optimizers: Any) -> None:
-        weights, scale = self.apply(OriginalKeras, family, optimizers, [1.0, INF])
-        self.assertFalse(math.isfinite(weights[1]))
-        self.assertEqual(scale, 8.0)
-        for values in ([1.0, INF], [INF, 1.0], [NAN, INF]):
-            weights, scale = self.apply(mpls.keras.LossScaleOptimizer, family, optimizers, values)
-            self.assertEqual((weights, scale), ([1.0, 1.0], 4.0))
-        weights, scale = self.apply(mpls.keras.LossScaleOptimizer, family, optimizers, [1.0, 1.0])
-        self.assertEqual((weights, scale), ([0.5, 0.5], 8.0))
 
 
 class KeptAsItWas(unittest.TestCase):

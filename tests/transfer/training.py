@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -125,10 +124,3 @@ def assert_close(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 2
         value, wanted = (np.asarray(each.numpy() if hasattr(each, "numpy") else each) for each in (one, other))
         bound = rtol * max(1e-30, float(np.max(np.abs(wanted))))
         np.testing.assert_allclose(value, wanted, rtol=0, atol=bound)
-
-
-@contextlib.contextmanager
-def no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
