@@ -84,7 +84,7 @@ class Installation:
     contrib: bool
     replace_existing: bool
     v1: bool
-    keras: int | None
+    keras: Literal[2, 3] | None
     legacy_optimizers: bool
     names: tuple[str, ...]
     _on_touch: _OnTouch | None = field(default=None, compare=False)
@@ -174,7 +174,8 @@ def install(
         ('mpls.experimental', True, None)
 
     Names that still work are left alone, unless `replace_existing` is set. TensorFlow need not be imported yet; it gets
-    the names when it is. Calling `install` again changes the settings.
+    the names when it is. Calling `install` again changes the settings; in a program that `mpls run` runs, those that
+    are not given stay the options of `mpls run`.
 
     An installation applies to the process. In a `with` block, the process has the names until the block ends, and
     `as_of` applies to the block's thread or asynchronous task only; other threads behave as before.
@@ -219,6 +220,12 @@ def install(
             raise ArgumentTypeError(
                 error_text(f"install: {name}", "be a bool", value, f"install({name}=True)", "install")
             )
+    with _state.lock:
+        run = _state.stack[0] if _state.is_run and _state.stack else None
+    if run is not None:
+        as_of, keras = run.as_of if as_of is None else as_of, run.keras if keras is None else keras
+        contrib, replace_existing, v1 = contrib or run.contrib, replace_existing or run.replace_existing, v1 or run.v1
+        legacy_optimizers = legacy_optimizers or (run.legacy_optimizers and keras == 2)
     chosen = releases.behavior_of(as_of)
     _state.modes.check(v1, keras, legacy_optimizers)
 

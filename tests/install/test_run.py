@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import pathlib
@@ -466,6 +467,22 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(lines[4], "[] tensorflow False")
 
     @pytest.mark.programs
+    @parameterized.expand([("as_of='2.3'", "2.3", True), ("as_of='2.3', keras=3", "2.3", False), ("", "2.2", True)])
+    def test_what_a_program_installs_leaves_the_options_that_it_does_not_give(
+        self, given: str, as_of: str, is_legacy: bool
+    ) -> None:
+        code = f"import mpls\nmpls.install({given})\nprint(mpls.installed().settings)\n"
+        code += "with mpls.install(as_of='2.1') as block:\n    print(block.settings)\n"
+        options = ("--keras", "2", "--legacy-optimizers", "--contrib", "--as-of", "2.2")
+        with Programs(program=code) as programs:
+            done = programs.run("-m", "mpls", "run", *options, "program.py")
+        self.assertEqual(done.stderr, "")
+        for line, release in zip(done.stdout.splitlines(), (as_of, "2.1"), strict=True):
+            settings = ast.literal_eval(line)
+            self.assertEqual((settings["as_of"], settings["contrib"], settings["v1"]), (release, True, False))
+            if release == as_of:
+                self.assertEqual((settings["keras"], settings["legacy_optimizers"]), (2 if is_legacy else 3, is_legacy))
+
     def test_v1_and_contrib(self) -> None:
         with Programs(program=TF1, helper="import tensorflow as tf") as programs:
             process = programs.run("-m", "mpls", "run", "--no-auto", "--v1", "--contrib", "--report", "program.py")
