@@ -30,6 +30,7 @@ from mpls.program.objects import (
 )
 from mpls.program.tables import (
     KERAS_2,
+    KERAS_2_OF_TF,
     KERAS_2_OF_TF_1,
     KERAS_2_PRIVATE,
     KERAS_3,
@@ -155,7 +156,7 @@ def _of_keras(use: Use) -> Iterator[Sign]:
         yield Sign("tf_keras", 3, where, f"uses {path}")
     if not within:
         return
-    if is_in(within, KERAS_2 | KERAS_2_PRIVATE):
+    if is_in(within, KERAS_2 | KERAS_2_PRIVATE) or (path != within and is_in(within, KERAS_2_OF_TF)):
         yield Sign("keras", 2, where, f"uses {path}")
     if is_in(within, KERAS_3):
         yield Sign("keras", 3, where, f"uses {path}")

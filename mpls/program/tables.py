@@ -16,6 +16,7 @@ from mpls.optimizer_members import (
 
 __all__ = [
     "KERAS_2",
+    "KERAS_2_OF_TF",
     "KERAS_2_OF_TF_1",
     "KERAS_2_PRIVATE",
     "KERAS_3",
@@ -110,6 +111,17 @@ KERAS_2 = _names(
     layers.DenseFeatures layers.LocallyConnected1D layers.LocallyConnected2D layers.experimental metrics.MeanTensor
     models.experimental optimizers.experimental optimizers.legacy preprocessing.text utils.GeneratorEnqueuer
     utils.OrderedEnqueuer utils.experimental
+    """,
+)
+
+# Functions in tf.keras up to TF 2.15 and in tf_keras, that Keras 3 has in `keras` but not in `tf.keras`.
+KERAS_2_OF_TF = _names(
+    "keras",
+    """
+    losses.kl_divergence losses.log_cosh losses.mean_absolute_error losses.mean_absolute_percentage_error
+    losses.mean_squared_error losses.mean_squared_logarithmic_error metrics.kl_divergence metrics.log_cosh
+    metrics.mean_absolute_error metrics.mean_absolute_percentage_error metrics.mean_squared_error
+    metrics.mean_squared_logarithmic_error
     """,
 )
 

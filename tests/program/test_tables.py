@@ -51,6 +51,12 @@ class TablesTest(unittest.TestCase):
             # That one is there, and every optimizer in it raises.
             self.assertFalse(is_there(keras, within))
 
+    @parameterized.expand([(path,) for path in sorted(tables.KERAS_2_OF_TF)])
+    def test_tf_keras_has_it_with_keras_2_only(self, path: str) -> None:
+        within = path.removeprefix("keras.")
+        self.assertTrue(is_there(tf_keras, within) and is_there(keras, within))
+        self.assertFalse(is_there(tf.keras, within))
+
     @parameterized.expand([(path,) for path in sorted(tables.KERAS_2_PRIVATE)])
     def test_only_keras_2_has_it_within(self, path: str) -> None:
         within = path.removeprefix("keras.")
