@@ -19,14 +19,20 @@ from tests.clients import running
 from tests.clients.comparing import differences
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import HERE, environment, lines_of, path_of
-from tests.migrate.warm_launcher import run_warm
 from tests.processes import PACKAGE_ROOT, python_path
 
 ROOT = HERE.parents[1]
+LAUNCHER = pathlib.Path(__file__).parent / "launcher.py"
 OUTCOMES = pathlib.Path(__file__).parent / "data" / "outcomes.json"
 # Options of `mpls run` for what has nothing to do with loss scaling, and what the launcher has for it.
 SWITCHES = {"--v1": "v1", "--legacy-optimizers": "legacy"}
 SAME = "same"
+TOOLS = {
+    "none": "as they are",
+    "tf_upgrade_v2": "`tf_upgrade_v2` of TensorFlow 2.21",
+    "mpls": "`mpls migrate`",
+    "native": "`mpls migrate --to native`",
+}
 
 
 def migrate(folder: pathlib.Path, name: str, tool: str) -> bool:
@@ -60,7 +66,10 @@ def outcome(name: str, tool: str) -> str:
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
         settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
         settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
-        done = run_warm([*switches, "--", str(folder / f"{name}.py")], folder, settings, timeout=300)
+        command = [sys.executable, str(LAUNCHER), *switches, "--", str(folder / f"{name}.py")]
+        done = subprocess.run(
+            command, env=settings, cwd=folder, capture_output=True, text=True, check=False, timeout=300
+        )
     found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
     return SAME if not found else "reported" if is_left else found[0]
 
@@ -73,6 +82,12 @@ def _differences(name: str, stdout: str) -> list[str]:
     return differences(stdout.splitlines(), recorded, program.tolerance)
 
 
+def recorded() -> dict[str, dict[str, str]]:
+    """Return what is written of each tool: the outcome of each program."""
+    written = json.loads(OUTCOMES.read_text())
+    return {tool: {name: row[tool] for name, row in written.items() if tool in row} for tool in TOOLS}
+
+
 def table(outcomes: dict[str, dict[str, str]]) -> str:
     """Return the comparison as docs/comparison.md has it."""
     before = {name for name, what in outcomes["none"].items() if what == SAME}
@@ -80,13 +95,8 @@ def table(outcomes: dict[str, dict[str, str]]) -> str:
         "| | runs as recorded | reported as left | left broken, unsaid | broken by the tool |",
         "|---|---|---|---|---|",
     ]
-    for tool, shown in (
-        ("none", "as they are"),
-        ("tf_upgrade_v2", "`tf_upgrade_v2` of TensorFlow 2.21"),
-        ("mpls", "`mpls migrate`"),
-        ("native", "`mpls migrate --to native`"),
-    ):
-        results = outcomes.get(tool, {})
+    for tool, shown in TOOLS.items():
+        results = outcomes[tool]
         if results.keys() != PROGRAMS.keys():
             continue
         same = sum(what == SAME for what in results.values())
@@ -99,18 +109,17 @@ def table(outcomes: dict[str, dict[str, str]]) -> str:
 def main() -> None:
     """Write what becomes of programs, or print the table."""
     tool, *names = sys.argv[1:]
-    outcomes = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
     if tool == "table":
-        print(table(outcomes))
+        print(table(recorded()))
         return
     for name in names or PROGRAMS:
-        outcomes.setdefault(tool, {})[name] = what = outcome(name, tool)
+        what = outcome(name, tool)
         print(name, what, flush=True)
         # Another run may have written meanwhile.
-        written = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
-        written[tool] = {**written.get(tool, {}), name: what}
-        OUTCOMES.parent.mkdir(exist_ok=True)
-        OUTCOMES.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
+        written = json.loads(OUTCOMES.read_text())
+        written.setdefault(name, {})[tool] = what
+        rows = [f" {json.dumps(each)}: {json.dumps(row, sort_keys=True)}" for each, row in sorted(written.items())]
+        OUTCOMES.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 import pytest
 
 from tests.clients.corpus import PROGRAMS
 
-from . import warm_launcher
-from .corpus_run import OUTCOMES, ROOT, SAME, outcome, table
+from .corpus_run import ROOT, SAME, outcome, recorded, table
 
-RECORDED = json.loads(OUTCOMES.read_text())
+RECORDED = recorded()
 # One of each kind in the default run is enough, as each takes seconds.
 QUICK = ("contrib_trainer",)
 
@@ -45,12 +41,6 @@ def test_nine_in_ten_run_as_recorded() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_migrated_program_prints_what_it_printed(name: str) -> None:
     assert outcome(name, "mpls") == RECORDED["mpls"][name]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _processes_are_stopped() -> Iterator[None]:
-    yield
-    warm_launcher.stop()
 
 
 @pytest.mark.programs
