@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
@@ -18,7 +17,7 @@ from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
 from mpls.program.programs import Found, Reading, Tree, Unread
 from mpls.program.signs import old_policy
 from mpls.program.uses import Sign, Use, Where
-from mpls.progress import with_progress
+from mpls.progress import with_progress, wrapped
 
 __all__ = ["describe", "described", "doctor", "text_of"]
 
@@ -26,7 +25,6 @@ WHOLE, GONE, UNREAD = 0, 1, 2
 
 # The most lines that the text shows for one name; JSON has all.
 _MANY = 4
-_WIDTH = 100
 # What puts a program into graph mode.
 _GRAPH_MODE = ("tf.compat.v1.disable_v2_behavior", "tf.compat.v1.disable_eager_execution")
 # Fewer programs are read before one could look at a progress bar.
@@ -246,7 +244,7 @@ def _summary(programs: Sequence[dict[str, Any]]) -> Iterator[str]:
         "nothing was found in {}": sum(not _needs_something(each) for each in others),
     }
     said = ", ".join(text.format(number, "s" if number == 1 else "") for text, number in parts.items() if number)
-    yield from _wrapped(f"{len(programs)} programs: {said or 'see below'}", 0)
+    yield from wrapped(f"{len(programs)} programs: {said or 'see below'}", 0)
     for each, number in flags.most_common():
         yield f"  {number:{len(str(flags.total()))}}  mpls run {each}"
 
@@ -259,34 +257,27 @@ def _lines(program: dict[str, Any]) -> Iterator[str]:
     flags, path = _flags(program), program["path"]
     nothing = "its lines disagree about options" if program["disagreements"] else "nothing found that needs an option"
     needs = f"needs {flags}" if flags else nothing
-    yield from _wrapped(f"{path}: {needs if program['is_whole'] else 'too large to say which options it needs'}", 0)
+    yield from wrapped(f"{path}: {needs if program['is_whole'] else 'too large to say which options it needs'}", 0)
     if flags and program["kind"] == "notebook":
         yield f"  mpls run {flags} -m jupyter execute NOTEBOOK"
     elif flags and not program["is_chosen"]:
         yield f"  mpls run reads at most {MAX_BYTES_OF_RUN // 1000} kB, and chooses none of them: give them to it"
     width = max([len(each["flag"]) for each in program["options"]], default=0)
     for each in program["options"]:
-        yield from _wrapped(f"{each['flag']:{width}}  {_reason(each['because'], path)}", 2)
+        yield from wrapped(f"{each['flag']:{width}}  {_reason(each['because'], path)}", 2)
     for each in program["disagreements"]:
         first, second = (_reason(one, path) for one in each["because"])
-        yield from _wrapped(f"{each['flag']} is left to you, as its lines disagree: {first}, but {second}", 2)
+        yield from wrapped(f"{each['flag']} is left to you, as its lines disagree: {first}, but {second}", 2)
     if program["names"]:
         yield "  historical names, and what to write today"
     for each in program["names"]:
-        yield from _wrapped(f"{_shown(each['places'], path)}: {each['name']} ({each['releases']})", 4)
+        yield from wrapped(f"{_shown(each['places'], path)}: {each['name']} ({each['releases']})", 4)
         if each["today"]:
             yield f"        {each['today']}"
     for each in program["gone"]:
-        yield from _wrapped(f"{_shown(each['places'], path)}: {each['name']} is gone for good: {each['today']}", 2)
+        yield from wrapped(f"{_shown(each['places'], path)}: {each['name']} is gone for good: {each['today']}", 2)
     for each in program["unread"]:
-        yield from _wrapped(f"not read: {each['path']} {each['reason']}", 2)
-
-
-def _wrapped(text: str, indent: int) -> list[str]:
-    """Return the lines of a text; those after the first are indented more."""
-    first = " " * indent
-    wrapper = textwrap.TextWrapper(_WIDTH, first, f"{first}    ", break_long_words=False, break_on_hyphens=False)
-    return wrapper.wrap(text)
+        yield from wrapped(f"not read: {each['path']} {each['reason']}", 2)
 
 
 def _reason(because: dict[str, Any], main: str) -> str:

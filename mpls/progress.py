@@ -1,16 +1,18 @@
-"""Progress bars, on terminals only."""
+"""Progress bars, on terminals only, and lines of a limited width."""
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from typing import TextIO, TypeVar
 
-__all__ = ["with_progress"]
+__all__ = ["with_progress", "wrapped"]
 
 _T = TypeVar("_T")
 _WIDTH = 30
 _SECONDS = 0.1
+_WIDTH_OF_LINES = 100
 
 
 def with_progress(
@@ -40,3 +42,10 @@ def with_progress(
         if is_shown:
             # Erase the line.
             print("\r\x1b[K", end="", file=stream, flush=True)
+
+
+def wrapped(text: str, indent: int = 0, more: int = 4) -> list[str]:
+    """Return the lines of a text, of at most 100 columns, with an indentation; those after the first get some more."""
+    rest = " " * (indent + more)
+    wrapper = textwrap.TextWrapper(_WIDTH_OF_LINES, " " * indent, rest, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)

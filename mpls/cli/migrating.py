@@ -9,7 +9,6 @@ import json
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from mpls.cli.options import USAGE_ERROR
@@ -20,7 +19,6 @@ from mpls.migrate.analysis import Kind, Rule, Settings
 from mpls.migrate.many_files import (
     ChangedMeanwhileError,
     Message,
-    Names,
     Reader,
     Result,
     collected,
@@ -34,7 +32,7 @@ from mpls.program.choices import pins_of
 from mpls.program.files import MAX_BYTES_OF_RUN, Folder, absolute, current_folder, without_collector
 from mpls.program.notebooks import notebook
 from mpls.program.programs import Found, Program, Reading, Tree
-from mpls.progress import with_progress
+from mpls.progress import with_progress, wrapped
 
 __all__ = ["migrate"]
 
@@ -65,26 +63,28 @@ def migrate(options: argparse.Namespace) -> int:
     settings = Settings(rules, options.as_of, options.keras, options.to == "native")
     if options.paths == [_STANDARD_INPUT]:
         return _standard_input(settings, options)
-    found = collected(options.paths)
-    kept: list[Result] = [Result(path, unread=(reason,)) for path, reason in found.missing]
-    results = results_of(found.files, settings, options.jobs or default_jobs())
-    for result in with_progress(results, len(found.files), sys.stderr, few=_FEW):
+    files, missing = collected(options.paths)
+    kept: list[Result] = [Result(path, unread=(reason,)) for path, reason in missing]
+    results = results_of(files, settings, options.jobs or default_jobs())
+    shows = not (options.report or options.write)
+    # A bar would stand between the differences.
+    number = 0 if shows and sys.stdout.isatty() else len(files)
+    for result in with_progress(results, number, sys.stderr, few=_FEW):
         if result.is_changed or result.messages or result.unread:
             kept.append(result)
-            if not (options.report or options.write):
+            if shows:
                 _show_diff(result)
     if options.write:
         # Not before all are read: what a name means in one file may depend on another.
         written: list[Result] = []
-        names: Names = {}
         try:
             for result in kept:
-                written.append(_written(result, names))
+                written.append(_written(result))
         except KeyboardInterrupt:
-            _tell(f"mpls migrate: interrupted; {_summary(written, len(found.files), is_written=True)}")
+            _tell(f"mpls migrate: interrupted; {_summary(written, len(files), is_written=True)}")
             return INTERRUPTED
         kept = written
-    return _end(kept, len(found.files), options)
+    return _end(kept, len(files), options)
 
 
 def _misused(options: argparse.Namespace) -> str:
@@ -107,7 +107,9 @@ def _chosen(only: Sequence[str], skip: Sequence[str]) -> list[Rule]:
 def _rules_text() -> str:
     lines = []
     for rule in RULES:
-        lines += [rule.name, textwrap.indent(rule.text.strip(), "    "), ""]
+        lines.append(rule.name)
+        for paragraph in rule.text.strip().split("\n\n"):
+            lines += [*wrapped(paragraph, 4, 0), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -124,12 +126,12 @@ def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
     return _end(results, 1, options, {shown_as: content if result.after is None else result.after})
 
 
-def _written(result: Result, names: Names) -> Result:
+def _written(result: Result) -> Result:
     """Write a file, and return what became of it."""
     if result.after is None:
         return result
     try:
-        write_atomically(result.path, result.before, result.after, names)
+        write_atomically(result.path, result.before, result.after)
     except ChangedMeanwhileError as error:
         return Result(result.path, unread=(str(error),))
     except OSError as error:
@@ -174,7 +176,7 @@ def _end(
 
 
 def _tell(text: str) -> None:
-    print(printable(text), file=sys.stderr)
+    print(*wrapped(printable(text)), sep="\n", file=sys.stderr)
 
 
 # What the rewritten programs still need, as `mpls doctor` says it.

@@ -10,16 +10,15 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.replacements import home_of, is_gone, replacement_of
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.tree_facts import Facts
-from mpls.names import Name, named, namespaces
+from mpls.names import SCALE_CLASSES, Name, named, namespaces
 from mpls.program.choices import last_pinned
 from mpls.program.files import Folder
-from mpls.program.meaning import Meaning, Meanings, Neighbours, Others
+from mpls.program.meaning import MOST_ALIASES, Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Instance, Objects, is_public
 from mpls.program.programs import folders_of
-from mpls.program.scopes import Binding, Chain, Region, Role, Statement, Survey, types_asked
+from mpls.program.scopes import Chain, Region, Role, Statement, Survey, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 
 __all__ = [
@@ -31,13 +30,77 @@ __all__ = [
     "Kept",
     "Kind",
     "Note",
+    "Replacement",
     "Rule",
     "Settings",
     "Use",
+    "alternatives",
+    "home_of",
+    "is_gone",
+    "replacement_of",
 ]
 
 STAR_RULE = "star-imports"
-_DEPTH = 20
+# Modules that have the same objects, for names that are imported from one statement.
+_ALSO_IN = {"mpls.experimental": "mpls.v1", "mpls.v1": "mpls.experimental"}
+_OF_POLICIES = "mpls.experimental.policy"
+
+
+class Replacement(NamedTuple):
+    """What to write in place of a historical name.
+
+    Attributes:
+        home: the module, `"mpls.experimental"`.
+        name: its member.
+    """
+
+    home: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The whole, `"mpls.experimental.Policy"`."""
+        return f"{self.home}.{self.name}"
+
+
+@functools.cache
+def replacement_of(path: str) -> Replacement | None:
+    """Return what replaces a historical name; None for a namespace, and for what is to stay as it is.
+
+    What stays are names that only today's packages have (`tf_keras`, and those of Keras 3), and public names of
+    policies that mean today what they have always meant.
+    """
+    row = named(path)
+    if row is None or not row.replacement or row.needs_keras_3 or row.stays:
+        return None
+    home, _, name = row.target.partition(":")
+    return Replacement(home, "LossScaleOptimizer" if name == "LossScaleOptimizerV3" else name)
+
+
+def is_gone(path: str) -> bool:
+    """Return whether a path is a historical name or namespace that TensorFlow has removed."""
+    row = named(path)
+    return row is not None and row.last is not None
+
+
+@functools.cache
+def home_of(path: str) -> str | None:
+    """Return the module of mpls that has all members of a removed namespace, by their names; None if none has."""
+    row = named(path)
+    if row is None or not row.is_namespace or row.last is None:
+        return None
+    members = [each for each in namespaces().get(row.path, ()) if not each.is_namespace]
+    homes = {each.target.partition(":")[0] for each in members}
+    if homes <= {"mpls.experimental", _OF_POLICIES} and len(homes) > 1:
+        return _OF_POLICIES
+    return homes.pop() if len(homes) == 1 else None
+
+
+def alternatives(replacement: Replacement) -> list[Replacement]:
+    """Return a replacement, and the same object under another name."""
+    if replacement.name in SCALE_CLASSES and replacement.home in _ALSO_IN:
+        return [replacement, Replacement(_ALSO_IN[replacement.home], replacement.name)]
+    return [replacement]
 
 
 @dataclass(frozen=True)
@@ -177,89 +240,55 @@ class Files(Others, Protocol):
         """Return what becomes of a file; None if it cannot be read."""
 
 
-class Afterwards:
+class Afterwards(Meanings):
     """What expressions stand for once imports and aliases are replaced.
 
     Args:
         survey: what was collected in the file.
-        meanings: what its names stand for now.
-        aliases: imported names that are replaced, each with the path of its replacement.
+        neighbours: the modules around it.
         others: the other files.
+        aliases: imported names that are replaced, each with the path of its replacement.
 
     Attributes:
         becomes: expressions that are replaced, each with the path that it becomes.
         star: the module of mpls whose names are imported in place of all names of a removed module; "" if none is.
     """
 
-    def __init__(self, survey: Survey, meanings: Meanings, aliases: dict[ast.alias, str], others: Files) -> None:
+    def __init__(self, survey: Survey, neighbours: Neighbours, others: Files, aliases: dict[ast.alias, str]) -> None:
+        super().__init__(survey, neighbours, others)
         self.becomes: dict[ast.expr, str] = {}
         self.star = ""
-        self._survey = survey
-        self._meanings = meanings
         self._aliases = aliases
-        self._others = others
-        self._asked: set[tuple[int, str]] = set()
-        self._known: dict[tuple[int, str], frozenset[str]] = {}
+        self._files = others
 
     def forget(self) -> None:
         """Forget what was found out, since decisions have changed."""
         self._known.clear()
 
-    def of(self, node: ast.expr, region: Region, depth: int = 0) -> frozenset[str]:
-        """Return the paths that an expression stands for, before it is replaced itself."""
+    def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
+        """Return what an expression in a scope stands for, before it is replaced itself."""
         if node in self.becomes and depth:
-            return frozenset((self.becomes[node],))
-        if depth > _DEPTH:
-            return frozenset()
+            return _one(self.becomes[node])
         if isinstance(node, ast.Attribute):
-            return frozenset(
-                path for base in self.of(node.value, region, depth + 1) for path in self._member(base, node.attr, depth)
-            )
-        if isinstance(node, ast.Name):
-            return self.of_name(node.id, region, depth)
-        if isinstance(node, ast.IfExp | ast.BoolOp):
-            values = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
-            return frozenset().union(*[self.of(each, region, depth + 1) for each in values])
-        if isinstance(node, ast.NamedExpr):
-            return self.of(node.value, region, depth + 1)
-        return self._meanings.of(node, region).paths
+            return self.member(self.of(node.value, region, depth + 1), node.attr, depth)
+        return super().of(node, region, depth)
 
-    def of_name(self, name: str, region: Region, depth: int) -> frozenset[str]:
-        """Return the paths that a name in a scope stands for."""
-        # Names may be bound to each other in a circle, through several files.
-        key = (id(region.holder(name)), name)
-        if key in self._known:
-            return self._known[key]
-        if self.star and region.holder(name) is None:
-            return frozenset((f"{self.star}.{name}",))
-        if depth > _DEPTH or key in self._asked:
-            return frozenset()
-        self._asked.add(key)
-        found = frozenset().union(*[self._bound(each, depth) for each in region.find(name)])
-        self._asked.discard(key)
-        if not self._asked and depth < _DEPTH // 2:
-            # No part of it was left out.
-            self._known[key] = found
-        return found
+    def alias(self, alias: ast.alias, depth: int = 0) -> Meaning:
+        """Return what an imported name stands for."""
+        return _one(self._aliases[alias]) if alias in self._aliases else super().alias(alias, depth)
 
-    def _member(self, base: str, attribute: str, depth: int) -> frozenset[str]:
-        if not base.startswith("@"):
-            return frozenset((f"{base}.{attribute}",))
-        other = self._others.analysis(base[1:])
+    def _of_star(self, name: str, depth: int) -> Meaning:
+        return _one(f"{self.star}.{name}") if self.star else super()._of_star(name, depth)
+
+    def _within(self, path: str, attribute: str, depth: int) -> Meaning:
+        other = self._files.analysis(path[1:]) if path.startswith("@") and depth < MOST_ALIASES else None
         if other is not None and attribute in other.survey.module.names:
-            return other.afterwards.of_name(attribute, other.survey.module, depth + 1)
-        return self._meanings.member(Meaning(frozenset((base,)), True), attribute).paths
+            return other.afterwards.name(attribute, other.survey.module, depth + 1)
+        return super()._within(path, attribute, depth)
 
-    def _bound(self, binding: Binding, depth: int) -> frozenset[str]:
-        value = binding.value
-        if isinstance(value, ast.alias):
-            if value in self._aliases:
-                return frozenset((self._aliases[value],))
-            base = self._meanings.base_of(value)
-            if base is None:
-                return self._meanings.alias(value).paths
-            return frozenset(path for each in base.paths for path in self._member(each, value.name, depth + 1))
-        return self.of(value, binding.region, depth + 1) if isinstance(value, ast.expr) else frozenset()
+
+def _one(path: str) -> Meaning:
+    return Meaning(frozenset((path,)), True)
 
 
 class Analysis:
@@ -312,7 +341,7 @@ class Analysis:
         self.rest: list[tuple[Chain, Meaning]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
-        self.afterwards = Afterwards(self.survey, self.meanings, self.aliases, others)
+        self.afterwards = Afterwards(self.survey, neighbours, others, self.aliases)
         self.kept: Kept | None = None
         self.values_of_class: tuple[ast.expr | ast.alias, ...] | None = None
         self.is_decided = False
@@ -363,9 +392,7 @@ class Analysis:
     def applies_within(self, path: str) -> bool:
         """Return whether rules apply to all names of a removed namespace."""
         row = named(path)
-        return row is not None and all(
-            self.rule_of(each) is not None for each in _members(row) if replacement_of(each.path) is not None
-        )
+        return row is not None and all(self.rule_of(each) is not None for each in _members(row))
 
     @functools.cached_property
     def instances(self) -> Objects:
@@ -423,7 +450,7 @@ class Analysis:
 
     def after(self, node: ast.expr, region: Region) -> frozenset[str]:
         """Return the paths that an expression stands for once imports and aliases are replaced."""
-        return self.afterwards.of(node, region)
+        return self.afterwards.of(node, region).paths
 
     def forget(self) -> None:
         """Undo the circles between what is known of the file, so that its memory is free at once."""

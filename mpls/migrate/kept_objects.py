@@ -6,10 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.analysis import Analysis, Kept, Use
-from mpls.migrate.replacements import is_gone
-from mpls.migrate.scale_values import IN_VARIABLE, Unknown, scale_arguments
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, scale_argument
+from mpls.migrate.analysis import Analysis, Kept, Use, is_gone
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
 from mpls.names import RELEASES, SCALE_CLASSES, Name, named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public

@@ -18,9 +18,9 @@ from multiprocessing import connection
 from mpls.errors import printable
 from mpls.migrate.analysis import Analysis, Finding, Kind, Settings
 from mpls.migrate.plan import decide
-from mpls.migrate.rewriting import Rewritten, rewritten
+from mpls.migrate.rewriting import rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
-from mpls.migrate.source_text import Encoded, NotebookText, SourceText, UnreadableError
+from mpls.migrate.source_text import Edit, Encoded, NotebookText, SourceText, UnreadableError
 from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
 from mpls.program.files import files, missing, without_collector
 from mpls.program.meaning import NOTHING, Meaning, Neighbours
@@ -28,9 +28,7 @@ from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
 
 __all__ = [
     "ChangedMeanwhileError",
-    "Found",
     "Message",
-    "Names",
     "Part",
     "Reader",
     "Result",
@@ -52,55 +50,42 @@ _CHUNK = 16
 # Which files.
 
 
-class Found:
-    """What is at the paths that were given.
-
-    Attributes:
-        files: the files, each once and in a fixed order, with the folder that it was found in, or "".
-        missing: paths that are not there, cannot be read, or have nothing in them, with the reasons.
-    """
-
-    def __init__(self) -> None:
-        self.files: dict[str, str] = {}
-        self.missing: list[tuple[str, str]] = []
-
-
-def collected(paths: Sequence[str]) -> Found:
+def collected(paths: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Return the files at some paths: of folders, all programs and notebooks in them and their subfolders.
 
     Hidden folders, installed packages and environments are left out, unless they are given themselves.
+
+    Returns:
+        The files, each once and in a fixed order, with the folder that it was found in, or ""; and paths that are not
+        there, cannot be read, or have nothing in them, with the reasons.
     """
-    found = Found()
+    found: dict[str, str] = {}
+    unread: list[tuple[str, str]] = []
     known: set[str] = set()
+
+    def note(error: OSError) -> None:
+        unread.append((error.filename or path, f"cannot be read: {error.strerror}"))
+
     for path in paths:
         if os.path.isdir(path):
-            known_missing = len(found.missing)
-            inner = sorted(_in_folder(path, found))
-            if not inner and len(found.missing) == known_missing:
-                found.missing.append((path, "has no Python source in it"))
-            candidates = [(each, path) for each in inner]
+            number = len(unread)
+            # A link may lead out of the folder.
+            every = files(path, _ENDINGS, note)
+            candidates = sorted(each for each in every if os.path.isfile(each) and not os.path.islink(each))
+            if not candidates and len(unread) == number:
+                unread.append((path, "has no Python source in it"))
         elif os.path.exists(path):
-            candidates = [(path, "")]
+            candidates = [path]
         else:
-            found.missing.append((path, missing(path)))
+            unread.append((path, missing(path)))
             continue
-        for each, top in candidates:
+        for each in candidates:
             # One file may be given twice, also by links.
             real = os.path.realpath(each)
             if real not in known:
                 known.add(real)
-                found.files[each] = top
-    return found
-
-
-def _in_folder(folder: str, found: Found) -> Iterator[str]:
-    def note(error: OSError) -> None:
-        found.missing.append((error.filename or folder, f"cannot be read: {error.strerror}"))
-
-    for path in files(folder, _ENDINGS, note):
-        # A link may lead out of the folder.
-        if os.path.isfile(path) and not os.path.islink(path):
-            yield path
+                found[each] = path if each != path else ""
+    return found, unread
 
 
 # One file.
@@ -267,7 +252,7 @@ def migrate_content(content: bytes, path: str, reader: Reader, *, has_folder: bo
         return Result(path, unread=("is nested too deeply to be read to the end",))
 
 
-def _rewritten(reader: Reader, text: SourceText, file: str | None) -> Rewritten:
+def _rewritten(reader: Reader, text: SourceText, file: str | None) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
     analysis = reader.analyse(text, file)
     try:
         return rewritten(analysis)
@@ -278,9 +263,9 @@ def _rewritten(reader: Reader, text: SourceText, file: str | None) -> Rewritten:
 def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
     encoded = Encoded(content)
     text = SourceText(encoded.text)
-    new = _rewritten(reader, text, file)
-    messages = _messages(new.findings, lambda offset: (None, text.line_of(offset)))
-    after = text.edited(new.edits)
+    edits, findings = _rewritten(reader, text, file)
+    messages = _messages(findings, lambda offset: (None, text.line_of(offset)))
+    after = text.edited(edits)
     if after == encoded.text:
         return Result(path, messages=messages)
     return Result(path, content, encoded.encode(after), (Part(path, encoded.text, after),), messages)
@@ -288,11 +273,11 @@ def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Res
 
 def _notebook(content: bytes, path: str, reader: Reader, file: str | None) -> Result:
     text = NotebookText(content)
-    new = _rewritten(reader, text.source, file)
+    edits, findings = _rewritten(reader, text.source, file)
     unread = tuple(f"cell {number} {reason}" for number, reason in text.unread)
-    messages = (*_messages(new.findings, text.place), *_of_unread_lines(text, reader))
+    messages = (*_messages(findings, text.place), *_of_unread_lines(text, reader))
     messages = tuple(sorted(messages, key=lambda each: (each.cell or 0, each.line)))
-    after, changed = text.edited(new.edits)
+    after, changed = text.edited(edits)
     if not changed:
         return Result(path, messages=messages, unread=unread)
     parts = tuple(Part(f"{path}:cell {number}", text.cell(number), cell) for number, cell in changed.items())
@@ -307,11 +292,7 @@ def _of_unread_lines(text: NotebookText, reader: Reader) -> Iterator[Message]:
 
 
 def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | None, int]]) -> tuple[Message, ...]:
-    messages = []
-    for each in findings:
-        cell, line = place(each.offset)
-        messages.append(Message(cell, line, each.rule, each.text, each.kind))
-    return tuple(messages)
+    return tuple(Message(*place(each.offset), each.rule, each.text, each.kind) for each in findings)
 
 
 # Many files, in several processes: the results come in the order of the files, however many there are.
@@ -399,23 +380,18 @@ def _results(
 
 # Writing, such that a file has its old or its new contents at any moment.
 
-# The files with several names that were written, by device and number of the old file: one of these names, and the
-# contents that it has now.
-Names = dict[tuple[int, int], tuple[str, bytes]]
-
 
 class ChangedMeanwhileError(Exception):
     """A file has other contents than those that were read."""
 
 
-def write_atomically(path: str, before: bytes, after: bytes, names: Names) -> None:
+def write_atomically(path: str, before: bytes, after: bytes) -> None:
     """Replace the contents of a file; of a link, those of the file that it points to.
 
     Args:
         path: the file.
         before: the contents that it has.
         after: those that it gets.
-        names: the names that have new contents; if one was a name of the same file, it is so again.
 
     Raises:
         ChangedMeanwhileError: it has other contents by now.
@@ -425,23 +401,16 @@ def write_atomically(path: str, before: bytes, after: bytes, names: Names) -> No
     with open(path, "rb") as file:
         if file.read(len(before) + 1) != before:
             raise ChangedMeanwhileError("has changed while it was migrated")
-    status = os.stat(path)
-    file_number = (status.st_dev, status.st_ino)
-    twin, its_contents = names.get(file_number, ("", b""))
+    mode = os.stat(path).st_mode
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.", suffix=".tmp")
     try:
         with open(handle, "wb") as file:
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, status.st_mode & 0o7777)
-        if twin and its_contents == after:
-            os.unlink(temporary)
-            os.link(twin, temporary)
+        os.chmod(temporary, mode & 0o7777)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    if status.st_nlink > 1:
-        names[file_number] = path, after

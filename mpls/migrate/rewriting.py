@@ -8,21 +8,17 @@ import re
 import tokenize
 from bisect import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use
-from mpls.migrate.class_uses import is_through_unsure
-from mpls.migrate.native import written
-from mpls.migrate.plan import decide
-from mpls.migrate.replacements import Replacement, alternatives, is_gone
+from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Replacement, Use, alternatives, is_gone
+from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed, is_through_unsure
 from mpls.names import module_of, named
 from mpls.program.files import BROKEN
 from mpls.program.meaning import are_optimizers_of_tf_1
 from mpls.program.scopes import Chain, Region, Role, Statement
 
-__all__ = ["Rewritten", "rewritten"]
+__all__ = ["rewritten"]
 
 _SPACE = re.compile(r"[\s\\]+|#[^\n]*")
 _FROM = re.compile(rb"from\s+([.\w]+)\s+import\b")
@@ -31,21 +27,8 @@ _REWRITE = "mpls.v1.enable_mixed_precision_graph_rewrite"
 _SET_POLICY = "mpls.experimental.set_policy"
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """What the rules make of a text.
-
-    Attributes:
-        edits: how it changes.
-        findings: what was done and what is left, in the order of the text.
-    """
-
-    edits: tuple[Edit, ...]
-    findings: tuple[Finding, ...]
-
-
-def rewritten(analysis: Analysis) -> Rewritten:
-    """Return what the rules make of a file."""
+def rewritten(analysis: Analysis) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
+    """Return the edits that the rules make in a file, and what was done and what is left, in the order of the text."""
     decide(analysis)
     edits: list[Edit] = []
     findings: set[Finding] = set()
@@ -64,8 +47,8 @@ def rewritten(analysis: Analysis) -> Rewritten:
             left = Finding(
                 0, "none", f"the file is left as it is, since the result would be no Python: {error}", Kind.LEFT
             )
-            return Rewritten((), (left, *(each for each in in_order if each.kind is not Kind.CHANGED)))
-    return Rewritten(kept, in_order)
+            return (), (left, *(each for each in in_order if each.kind is not Kind.CHANGED))
+    return kept, in_order
 
 
 class _Rewriting:

@@ -9,16 +9,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, Use
-from mpls.migrate.class_uses import class_values, is_through_unsure
+from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, Use, home_of, is_gone, replacement_of
 from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, is_scale_class, lost_in
-from mpls.migrate.native import checkpoint_names
-from mpls.migrate.replacements import home_of, is_gone, replacement_of
+from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
 from mpls.migrate.wrapper_calls import (
     EXPERIMENTAL,
     PUBLIC,
     arguments_of_release,
+    class_values,
+    is_through_unsure,
     replace_wrapper,
 )
 from mpls.names import (
@@ -431,8 +431,7 @@ def _is_of_graph_mode(analysis: Analysis) -> bool:
 def _removed_policies(analysis: Analysis) -> Found:
     for use, _ in analysis.uses:
         call = use.call
-        is_policy = {row.attribute for row in use.rows} <= {"Policy", "set_policy"}
-        first = call.args[0] if call is not None and call.args and is_policy else None
+        first = call.args[0] if call is not None and call.args else None
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
             today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=_is_of_graph_mode(analysis))

@@ -108,10 +108,6 @@ class SourceText:
         start, end = self.span(node)
         return self.between(start, end)
 
-    def has_comments(self, start: int, end: int) -> bool:
-        """Return whether there are comments in an expression between two offsets."""
-        return bool(self.comments(start, end))
-
     def comments(self, start: int, end: int) -> list[str]:
         """Return the comments in an expression between two offsets."""
         source = self.between(start, end)

@@ -1,27 +1,46 @@
-"""Translates uses of the Keras wrappers: calls by their arguments, and what else their classes are used for."""
+"""What becomes of the wrappers of Keras: of calls, by their loss scales, and of other uses of their classes."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import math
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.analysis import Analysis, Decision, Kind, Use
-from mpls.migrate.class_uses import class_values, is_of_loaded
-from mpls.migrate.scale_values import Unknown, scale_arguments
+from mpls.formats.wrapper_state import (
+    DYNAMIC_CONFIG,
+    FIXED_CONFIG,
+    INITIAL_LOSS_SCALE,
+    LARGEST_FIXED_SCALE,
+    LOSS_SCALE_VALUE,
+    MULTIPLIER,
+    OLD_NAMES,
+    can_be_scale,
+)
+from mpls.migrate.analysis import Analysis, Decision, Kind, Use, home_of
 from mpls.migrate.source_text import Edit, SourceText
+from mpls.names import named, namespaces
+from mpls.program.meaning import Meaning
 from mpls.program.objects import is_experimental
-from mpls.program.scopes import Role
+from mpls.program.scopes import Chain, Function, Region, Role, chain_of
 
 __all__ = [
     "EXPERIMENTAL",
+    "IN_VARIABLE",
     "PUBLIC",
+    "Unknown",
     "argument_span",
     "arguments_of_release",
+    "class_values",
     "is_fixed",
+    "is_through_unsure",
     "replace_wrapper",
     "scale_argument",
+    "scale_arguments",
 ]
 
 EXPERIMENTAL = "mpls.experimental.LossScaleOptimizer"
@@ -37,9 +56,6 @@ def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
     experimental = [row for row in use.rows if is_experimental(row)]
     if experimental and analysis.kept is not None:
         return _as_it_is(use, analysis)
-    position = use.chain.parts.index(use.node) + 1
-    if experimental and _OF_FAMILIES.intersection(use.chain.names[position : position + 1]):
-        return Decision(EXPERIMENTAL, note=_OF_INSTANCES, kind=Kind.LEFT)
     if use.role is Role.TYPE_TEST and experimental and is_of_loaded(use, analysis):
         return Decision(EXPERIMENTAL)
     if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
@@ -71,41 +87,32 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Kind.LEFT)
     value = scale.value if isinstance(scale, ast.keyword) else scale
     settings = scale_arguments(value, use.chain.region, analysis)
+    as_they_are = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
     if isinstance(settings, Unknown):
         source = " ".join(analysis.text.source(value).split())
         note = f"the loss scale {source} {settings.why}"
         note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
-        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
-        return Decision(EXPERIMENTAL, edits, note, Kind.LEFT if settings.advice else Kind.NOTED)
+        return Decision(EXPERIMENTAL, as_they_are, note, Kind.LEFT if settings.advice else Kind.NOTED)
     is_asked = bool(class_values(analysis))
     if is_asked and "growth_factor" not in settings:
         # What is asked for the class, where it is not replaced, is an object of that class.
-        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
-        return Decision(EXPERIMENTAL, edits)
-    if analysis.text.has_comments(*argument_span(call, scale, analysis.text)):
+        return Decision(EXPERIMENTAL, as_they_are)
+    span = argument_span(call, scale, analysis.text)
+    if analysis.text.comments(*span):
         # They would be lost with what they stand in.
-        edits = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
-        return Decision(EXPERIMENTAL, edits, "the loss scale stays as it is, for the comments in it")
-    if not settings.startswith(_FIXED):
+        return Decision(EXPERIMENTAL, as_they_are, "the loss scale stays as it is, for the comments in it")
+    if not settings.startswith(_IS_FIXED):
         settings = ", ".join([settings, *arguments_of_release(analysis)])
-    edits = [
-        Edit(*argument_span(call, scale, analysis.text), settings),
-        *_renamed(call, analysis.text, "opt", "inner_optimizer"),
-        *_renamed(call, analysis.text, "optimizer", "inner_optimizer"),
-    ]
+    renamed = [edit for old in _OPTIMIZER for edit in _renamed(call, analysis.text, old, "inner_optimizer")]
+    edits = [Edit(*span, settings), *renamed]
     return Decision(PUBLIC, edits, _NOT_OF_CLASS, Kind.LEFT) if is_asked else Decision(PUBLIC, edits)
 
 
-# Methods that classes of mpls get from the optimizer that they wrap.
-_OF_FAMILIES = frozenset(
-    ("apply_gradients", "get_gradients", "get_slot", "get_weights", "minimize", "set_weights", "variables")
-)
-_OF_INSTANCES = "the class has no such method before it wraps an optimizer: call it by super(), or on the optimizer"
 _NOT_OF_CLASS = (
     f"the multiplier is not 2, which only {PUBLIC} takes, the base class of {EXPERIMENTAL}, which the file uses as a "
     f"value: check what asks for the class, and write {PUBLIC} there"
 )
-_FIXED = "dynamic=False"
+_IS_FIXED = "dynamic=False"
 _NO_SCALE = "no loss scale is given to it by name or place: check that it gets one"
 
 
@@ -158,7 +165,7 @@ def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
 def is_fixed(call: ast.Call, edits: Sequence[Edit] = ()) -> bool:
     """Return whether a call of the public wrapper makes one with a fixed scale, which skips no step."""
     is_given = any(each.arg == "dynamic" and ast.unparse(each.value) == "False" for each in call.keywords)
-    return is_given or any(each.new.startswith(_FIXED) for each in edits)
+    return is_given or any(each.new.startswith(_IS_FIXED) for each in edits)
 
 
 def _renamed(call: ast.Call, text: SourceText, old: str, new: str) -> list[Edit]:
@@ -177,3 +184,376 @@ def argument_span(call: ast.Call, argument: ast.expr | ast.keyword, text: Source
         if len(before) - 1 <= opening or not before.endswith(b"(") or not after[skipped:].startswith(b")"):
             return start, end
         start, end = len(before) - 1, end + skipped + 1
+
+
+# The value of a loss scale, as the source tells it.
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
+IN_VARIABLE = "is an object that the program may use elsewhere"
+_KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='{}') brings back; without, it copies the settings"
+_MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
+_REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of {{}} keeps another, or {_MULTIPLIER}"
+_FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
+# Variables that are assigned other variables are followed this deep.
+_DEPTH = 5
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value that cannot be told.
+
+    Attributes:
+        why: the reason, to follow its source in messages.
+        advice: what to do, if the experimental wrapper does not take it either.
+    """
+
+    why: str
+    advice: str = ""
+
+
+def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str | Unknown:
+    """Return the arguments of the public wrapper for a loss scale: `"dynamic=False, initial_scale=128"`.
+
+    Args:
+        node: the argument of the experimental wrapper.
+        region: the scope that it is in.
+        analysis: the file.
+    """
+    return _settings(node, region, analysis, analysis.text.source(node), 0)
+
+
+def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, depth: int) -> str | Unknown:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return (
+            "dynamic=True" if node.value == "dynamic" else Unknown("is not a loss scale", "pass 'dynamic' or a number")
+        )
+    number = _number(node)
+    if number is not None:
+        return _fixed(number, source)
+    if isinstance(node, ast.Name) and depth < _DEPTH:
+        return _of_variable(node, region, analysis, depth)
+    if isinstance(node, ast.Call) and depth == 0:
+        return _of_object(node, region, analysis)
+    return Unknown("is only known when the program runs")
+
+
+def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
+    bound = region.only(node.id)
+    value = None if bound is None else bound.value
+    if bound is None or not isinstance(value, ast.expr) or analysis.instances.is_set_unseen(node.id, region):
+        return Unknown("is only known when the program runs")
+    if isinstance(value, ast.Call):
+        if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
+            advice = _KEPT.format(analysis.release_with_objects)
+        else:
+            settings = _of_object(value, bound.region, analysis)
+            is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
+            advice = _REFUSED.format(analysis.release_with_objects) if is_refused else ""
+        return Unknown(IN_VARIABLE, advice)
+    # A number keeps its name; the word 'dynamic' is not a number.
+    return _settings(value, bound.region, analysis, node.id, depth + 1)
+
+
+def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unknown:
+    meaning = analysis.meanings.of(node.func, region)
+    rows = [named(path) for path in meaning.paths]
+    kinds = {row.attribute for row in rows if row is not None and row.target.startswith("mpls.")}
+    if not meaning.is_whole or len(kinds) != 1 or None in rows:
+        return Unknown("is only known when the program runs")
+    given = _arguments(node, DYNAMIC_CONFIG if kinds == {"DynamicLossScale"} else FIXED_CONFIG)
+    if given is None:
+        return Unknown("has arguments that are only known when the program runs")
+    if kinds == {"FixedLossScale"}:
+        value = given.get(LOSS_SCALE_VALUE)
+        number = None if value is None else _number(value)
+        if value is None or number is None:
+            return Unknown("has a value that is only known when the program runs")
+        return _fixed(number, analysis.text.source(value))
+    return _of_dynamic(given, analysis) if kinds == {"DynamicLossScale"} else Unknown("is not a loss scale to copy")
+
+
+def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown:
+    multiplier = given.pop(MULTIPLIER, None)
+    factor = 2.0 if multiplier is None else _number(multiplier)
+    if factor is None or factor <= 1 or not can_be_scale(factor) or math.frexp(factor)[0] != 0.5:
+        # By others, dividing is not exactly multiplying by the inverse.
+        return Unknown("has a multiplier that is not a power of 2", _MULTIPLIER)
+    if any(_number(each) is None for each in given.values()):
+        # They may be objects of TensorFlow, or have historical names in them.
+        return Unknown("has values that are only known when the program runs")
+    initial = _number(given[INITIAL_LOSS_SCALE]) if INITIAL_LOSS_SCALE in given else None
+    if initial is not None and not can_be_scale(initial):
+        return Unknown("has an initial scale that none can have", "pass a power of 2 such as 2.0**15")
+    settings = [f"{_NEW_NAMES[name]}={analysis.text.source(value)}" for name, value in given.items()]
+    if factor != 2 and multiplier is not None:
+        source = analysis.text.source(multiplier)
+        inverse = source if isinstance(multiplier, ast.Constant) else f"({source})"
+        settings += [f"growth_factor={source}", f"backoff_factor=1 / {inverse}"]
+    return ", ".join(settings) or "dynamic=True"
+
+
+def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | None:
+    """Return a call's arguments by name; None if they cannot be told."""
+    if len(node.args) > len(names) or any(isinstance(each, ast.Starred) for each in node.args):
+        return None
+    given = dict(zip(names, node.args, strict=False))
+    for keyword in node.keywords:
+        if keyword.arg not in names or keyword.arg in given:
+            return None
+        given[keyword.arg] = keyword.value
+    return given
+
+
+def _fixed(number: float, source: str) -> str | Unknown:
+    # The originals refuse those below 1, the wrapper of mpls those above the largest.
+    if not 1 <= number <= LARGEST_FIXED_SCALE:
+        return Unknown("is not a fixed scale", _FIXED)
+    return f"dynamic=False, initial_scale={source}"
+
+
+def _number(node: ast.expr) -> float | None:
+    """Return the value of a number, or of a calculation with numbers."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Pow | ast.LShift):
+        # Larger ones are no scale, and take long.
+        is_small = abs(left) <= 1024 and 0 <= right <= 64 and isinstance(right, int)
+        return None if not is_small else left**right if isinstance(node.op, ast.Pow) else left * 2.0**right
+    try:
+        return _OPERATORS[type(node.op)](left, right) if type(node.op) in _OPERATORS else None
+    except (ArithmeticError, ValueError):
+        return None
+
+
+# What a program does with the class of the experimental wrapper itself, beside calling it.
+
+_TARGET = "mpls.experimental:LossScaleOptimizer"
+# Members of a module that give what is in it.
+_READS = ("__dict__", "__getattribute__")
+
+
+def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
+    """Return where the class is, or a removed module that has it, of which a test may ask that is not rewritten.
+
+    That is where it is compared, as in `type(opt) is C`, and in dictionaries, tuples, arguments and the like, from
+    where it may get to a test of any kind. The objects that the file makes are then to be of that class, and not of
+    the public one. It is not where it is called, annotates or is derived from, where `isinstance` gets the public
+    class in its place, and where it gets another name whose uses are followed.
+
+    Args:
+        analysis: the file.
+    """
+    if analysis.values_of_class is None:
+        places = _Places()
+        exprs = (*_values(analysis, places), *_modules(analysis, places))
+        analysis.values_of_class = (*exprs, *_imported_in_classes(analysis))
+    return analysis.values_of_class
+
+
+def _values(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
+    for use, _ in analysis.uses:
+        if not any(row.target == _TARGET for row in use.rows):
+            continue
+        if use.role is Role.VALUE:
+            is_value = places.is_value(use.node, use.chain)
+        elif use.role is Role.ANNOTATION:
+            is_value = places.dispatches(use.node, use.chain)
+        else:
+            # It asks for what the name stands for, if that cannot be replaced by the public class.
+            is_value = use.role is Role.TYPE_TEST and not _is_whole(use, analysis)
+        if is_value:
+            yield use.node
+
+
+def _modules(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
+    for chain, meaning in analysis.rest:
+        whole = chain.parts[-1]
+        if chain.names[-1] in _READS and len(chain.parts) > 1:
+            is_value = _may_be_module(analysis.meanings.of(chain.parts[-2], chain.region))
+        else:
+            is_value = chain.role is Role.VALUE and _may_be_module(meaning) and places.is_value(whole, chain)
+        if is_value:
+            yield whole
+
+
+def _may_be_module(meaning: Meaning) -> bool:
+    return not _modules_around().isdisjoint(meaning.paths)
+
+
+def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
+    """Yield what is imported as an attribute of a class, whose reads are not followed."""
+    for node, _, region in analysis.survey.imports:
+        for alias in node.names if region.is_class else ():
+            path = "" if alias.name == "*" else analysis.meanings.path_of(alias)
+            if path in _modules_with_class() or path in _classes():
+                yield alias
+
+
+@functools.cache
+def _classes() -> frozenset[str]:
+    return frozenset(row.path for rows in namespaces().values() for row in rows if row.target == _TARGET)
+
+
+@functools.cache
+def _modules_with_class() -> frozenset[str]:
+    """Return the modules that TensorFlow has removed and that had the class."""
+    paths = {path.rpartition(".")[0] for path in _classes()}
+    return frozenset(path for path in paths if home_of(path) is not None)
+
+
+@functools.cache
+def _modules_around() -> frozenset[str]:
+    """Return these modules and those from which they are read, such as `tf.keras`; not TensorFlow itself."""
+    parents = {path.rpartition(".")[0] for path in _modules_with_class()}
+    parents |= {path.rpartition(".")[0] for path in parents}
+    return _modules_with_class() | {path for path in parents if "." in path}
+
+
+def is_through_unsure(use: Use, analysis: Analysis) -> bool:
+    """Return whether a use is an attribute of what may be something else, or unbound.
+
+    Args:
+        use: the use.
+        analysis: the file.
+    """
+    return use.node is not use.chain.parts[0] and not _is_whole(use, analysis)
+
+
+def _is_whole(use: Use, analysis: Analysis) -> bool:
+    return analysis.meanings.of(use.node, use.chain.region).is_whole
+
+
+def is_of_loaded(use: Use, analysis: Analysis) -> bool:
+    """Return whether `isinstance` asks an optimizer of a loaded model, which was no experimental one since TF 2.4.
+
+    `load_model` of TF 2.4 to 2.8 made the public wrapper of what was saved with the experimental one, and so it does
+    with the class of mpls. The objects that the file makes have to be of the class too, so that other tests hold.
+
+    Args:
+        use: a use of the class in `isinstance`.
+        analysis: the file.
+    """
+    if not behavior_of(analysis.settings.as_of).is_from("2.4") or not class_values(analysis):
+        return False
+    for test, region in analysis.survey.type_tests:
+        asked = test.args[0]
+        if use.node is not test.args[1] or not isinstance(asked, ast.Attribute) or asked.attr != "optimizer":
+            continue
+        bindings = region.find(asked.value.id) if isinstance(asked.value, ast.Name) else []
+        calls = [each.value for each in bindings if isinstance(each.value, ast.Call)]
+        return 0 < len(bindings) == len(calls) and all(chain_of(each.func)[-1] == "load_model" for each in calls)
+    return False
+
+
+# Functions that ask nothing of the objects of a class.
+_HARMLESS = ("callable", "dir", "hasattr", "help", "print", "repr", "str")
+# Functions whose first argument is only called, or is for type checkers, or only finds a method.
+_HARMLESS_AT_FIRST = ("cast", "partial", "super")
+# Attributes of a class by which it is asked whether it has an object or a class.
+_TESTS = ("__instancecheck__", "__mro__", "__subclasscheck__", "__subclasses__", "mro")
+_CLASS = "LossScaleOptimizer"
+
+
+class _Places:
+    """The places of the expressions of a file."""
+
+    def __init__(self) -> None:
+        self._known: dict[ast.AST, ast.AST] = {}
+        self._seen: set[ast.stmt] = set()
+
+    def is_value(self, node: ast.expr, chain: Chain) -> bool:
+        """Return whether an expression is where its value is not followed.
+
+        Args:
+            node: the expression, a class or a module.
+            chain: the chain that it is a part of.
+        """
+        self._look_at(chain.statement.node)
+        inner, outer = node, self._known[node]
+        is_followed = not chain.region.is_class
+        while isinstance(outer, ast.IfExp | ast.BoolOp) and _passes(outer, inner):
+            # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
+            is_followed = is_followed and not _is_and(outer)
+            inner, outer = outer, self._known[outer]
+        if isinstance(outer, ast.Attribute):
+            return outer.attr in _TESTS
+        if isinstance(outer, ast.Tuple | ast.List) and self._is_unpacked(outer):
+            outer = self._known[outer]
+        if isinstance(outer, ast.Assign | ast.AnnAssign):
+            return not is_followed or not all(isinstance(each, ast.Name) for each in _targets(outer))
+        if isinstance(outer, ast.Call):
+            return inner is not outer.func and not _is_harmless(outer, inner)
+        if isinstance(outer, ast.Compare):
+            sides = (outer.left, *outer.comparators)
+            return not any(isinstance(each, ast.Constant) and each.value is None for each in sides)
+        is_asked = isinstance(outer, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert | ast.UnaryOp)
+        return not (is_asked or isinstance(outer, ast.Expr | ast.FormattedValue))
+
+    def dispatches(self, node: ast.expr, chain: Chain) -> bool:
+        """Return whether `register` of `functools.singledispatch` takes an annotation as the class of its function."""
+        self._look_at(chain.statement.node)
+        outer = self._known[node]
+        while isinstance(outer, ast.expr):
+            outer = self._known[outer]
+        function = self._known[self._known[outer]] if isinstance(outer, ast.arg) else None
+        if not isinstance(function, Function) or outer not in function.args.args[:2]:
+            return False
+        decorators = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
+        return any(isinstance(each, ast.Attribute) and each.attr == "register" for each in decorators)
+
+    def _look_at(self, statement: ast.stmt) -> None:
+        """Note what the nodes of a statement are in, except those of the statements in it."""
+        waiting: list[ast.AST] = [] if statement in self._seen else [statement]
+        self._seen.add(statement)
+        while waiting:
+            outer = waiting.pop()
+            for inner in ast.iter_child_nodes(outer):
+                self._known[inner] = outer
+                if not isinstance(inner, ast.stmt):
+                    waiting.append(inner)
+
+    def _is_unpacked(self, node: ast.Tuple | ast.List) -> bool:
+        """Return whether each element of a tuple or list is assigned to a name of its own."""
+        outer = self._known[node]
+        targets = outer.targets if isinstance(outer, ast.Assign) else []
+        return bool(targets) and all(
+            isinstance(each, ast.Tuple | ast.List) and len(each.elts) == len(node.elts) for each in targets
+        )
+
+
+def _passes(outer: ast.IfExp | ast.BoolOp, inner: ast.expr) -> bool:
+    """Return whether an operand may be what an expression returns; a class and a module are true."""
+    if isinstance(outer, ast.IfExp):
+        return inner is not outer.test
+    return not _is_and(outer) or inner is outer.values[-1]
+
+
+def _is_and(node: ast.IfExp | ast.BoolOp) -> bool:
+    return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [each for one in targets for each in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
+
+
+def _is_harmless(call: ast.Call, argument: ast.expr) -> bool:
+    function = call.func
+    name = getattr(function, "id", "")
+    is_first = argument is call.args[0]
+    if name == "getattr" and len(call.args) >= 2:
+        wanted = call.args[1]
+        return is_first and isinstance(wanted, ast.Constant) and wanted.value not in (_CLASS, "__dict__")
+    is_of_module = isinstance(function, ast.Attribute) and function.attr in ("cast", "partial")
+    return name in _HARMLESS or (is_first and (is_of_module or name in _HARMLESS_AT_FIRST))

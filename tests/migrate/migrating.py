@@ -55,7 +55,12 @@ def command(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     with mock.patch.object(sys, "stdin", given), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(["migrate", *arguments])
     out.flush()
-    return status, out.buffer.getvalue(), err.getvalue()
+    return status, out.buffer.getvalue(), unwrapped(err.getvalue())
+
+
+def unwrapped(text: str) -> str:
+    """Return what the command printed with each of its lines whole."""
+    return text.replace("\n    ", " ")
 
 
 def migrated(source: str | bytes, *options: str) -> Migrated:

@@ -13,6 +13,12 @@ PAIRS = {
         "    set_policy,  # noqa: F401\n    global_policy,\n    Policy,\n)\n"
         "opt = LossScaleOptimizer(o, dynamic=True)\n",
     ),
+    "a comment behind names on one line": becomes(
+        "from tensorflow.keras.mixed_precision.experimental import (LossScaleOptimizer, Policy, set_policy,  # all\n)\n"
+        "opt = LossScaleOptimizer(o, 'dynamic')\n",
+        "from mpls.keras import LossScaleOptimizer\nfrom mpls.experimental import (\n    Policy,\n    set_policy,  # all\n)\n"
+        "opt = LossScaleOptimizer(o, dynamic=True)\n",
+    ),
     "comments behind names that stay": becomes(
         "from tensorflow.train.experimental import (\n    PythonState,  # stays\n    DynamicLossScale,  # goes\n)\n",
         "from tensorflow.train.experimental import PythonState  # stays\n"

@@ -173,6 +173,13 @@ PAIRS = {
         as_of=None,
         head=IMPORT,
     ),
+    "the class is passed on, and asked for": translated(
+        f"{made()}f({OLD})\nassert isinstance(opt, {OLD})\n",
+        f"opt = {KEPT}(optimizer, 'dynamic', skip_counts_step=True)\nf({KEPT})\nassert isinstance(opt, {NEW})\n",
+        "experimental-wrapper",
+        as_of="2.8",
+        head=IMPORT + "import mpls.keras\n",
+    ),
     "a loaded optimizer": translated(
         f"{made()}model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {OLD}}})\n"
         f"print(isinstance(model.optimizer, {OLD}))\n",

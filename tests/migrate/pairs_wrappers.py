@@ -182,7 +182,6 @@ PAIRS = {
     "a method of the class": becomes(
         f"{TF}{OLD}.apply_gradients(opt, grads)\n",
         f"{TF_AND_EXPERIMENTAL}{KEPT}.apply_gradients(opt, grads)\n",
-        "experimental-wrapper",
     ),
     "a decorator's argument": becomes(
         f"{TF}@register({OLD})\ndef f(): pass\n",

@@ -23,15 +23,9 @@ PAIRS |= {
     for name, pair in pairs_members.PAIRS.items()
     if pair.is_unchanged
 }
-# Lines that may be no more what they were.
-CONCERNED = re.compile(
-    r"import|_policy|mixed_precision|experimental|LossScale|loss_scale|LSO|^ {4}\w+,|^\)|^opt = \(tf|# "
-)
-
-each_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 
-@each_pair
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_pair(pair: Pair) -> None:
     found = migrated(pair.before, *pair.options)
     assert (found.status, found.unread) == (0, [])
@@ -62,7 +56,8 @@ def test_the_document_shows_some() -> None:
 def test_other_forms_of_a_text(form: str) -> None:
     wrong = []
     for name, pair in PAIRS.items():
-        if pair.is_unchanged:
+        # What is indented as nothing in the program was has spaces.
+        if pair.is_unchanged or (form == "tabs" and "    " not in pair.before):
             continue
         before, expected = (in_form(text, form) for text in (pair.before, pair.after))
         if migrated(before, *pair.options).after != expected:
@@ -84,13 +79,6 @@ def in_form(text: str, form: str) -> bytes:
     if form == "semicolons":
         return f"'Größe'; x = '\N{SNOWMAN}'\n{text}y = '\N{SNOWMAN}'\x0c\n".encode()
     return text.rstrip("\n").encode()
-
-
-@each_pair
-def test_lines_without_a_name_of_the_api_stay_in_their_order(pair: Pair) -> None:
-    expected = [line for line in pair.before.split("\n") if not CONCERNED.search(line)]
-    new = iter(pair.after.split("\n"))
-    assert all(line in new for line in expected)
 
 
 OLD = "tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, scale)"
