@@ -92,7 +92,7 @@ def table(outcomes: dict[str, dict[str, str]]) -> str:
     """Return the comparison as docs/comparison.md has it."""
     before = {name for name, what in outcomes["none"].items() if what == SAME}
     lines = [
-        "| | runs as recorded | reported as left | left broken, unsaid | broken by the tool |",
+        "| | runs as recorded | left, and reported | left broken, not reported | broken by the tool |",
         "|---|---|---|---|---|",
     ]
     for tool, shown in TOOLS.items():
