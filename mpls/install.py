@@ -35,7 +35,7 @@ class _StateBefore:
         self._behavior = releases.current()
 
     def enter_block(self, as_of: str | None) -> None:
-        """Have wrappers that this thread or asynchronous task makes behave as a release, until it leaves the block."""
+        """Make wrappers that this thread or asynchronous task creates in a block behave as a release."""
         from mpls.core import releases
 
         # `install` has changed the block around this one, as it does where it is to last.

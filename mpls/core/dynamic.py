@@ -611,8 +611,8 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         """Create a loss scale from its config.
 
         Args:
-            config: what `get_config` returned. Of settings that had no effect, which configs up to mpls 0.2 may have,
-                one warning says that they are left out.
+            config: what `get_config` returned. Configs up to mpls 0.2 may have settings without
+                effect: they are left out, and a warning says so.
 
         Returns:
             The loss scale.
@@ -676,7 +676,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current scale, for what is already built too; the counts of steps start anew.
 
-        A search that an initial scale of `'auto'` has begun ends.
+        A search by `initial_loss_scale='auto'` ends.
 
         Args:
             scale: the scale, between the bounds.

@@ -142,8 +142,8 @@ Policy.__module__ = "mpls.experimental"
 def set_policy(policy: AnyPolicy | str | None) -> None:
     """Set the policy of layers and models that are made without one, in tf_keras and in Keras 3; deprecated.
 
-    It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
-    other one has to import it before this call.
+    The policy is set in tf_keras and Keras 3, as far as they are loaded, and in `tf.keras`. Import the
+    Keras that you use before this call.
 
     Args:
         policy: a `Policy`; the name of one, which is made with the default loss scale; or None for what `floatx` says.

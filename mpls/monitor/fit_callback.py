@@ -59,8 +59,8 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             batches have no values.
         messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
         optimizer: the optimizer to read; by default that of the model.
-        name: what the names in the logs begin with, before `_`, as in `generator_loss_scale`; by default nothing. The
-            history has the plain names.
+        name: a prefix for the names in the logs: `"generator"` gives `generator_loss_scale`. By default there is none.
+            The history has the plain names.
 
     Raises:
         ValueError: `every` is not a whole number of at least 1; or, in `fit`, a callback for another optimizer has its
