@@ -441,7 +441,7 @@ class RecordedTest(unittest.TestCase):
 
 MESSAGE = re.compile(
     r"(?P<name>[A-Za-z_][\w.]*): (?P<argument>[^;]+?) must (?P<constraint>[^;]+); "
-    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.(].*)\. See mpls docs (?P<anchor>[a-z0-9-]+)",
+    r"got (?P<value>.+?)(?P<type> \([\w.]+\))?\. (?P<advice>[^.(].*)[.?] See mpls docs (?P<anchor>[a-z0-9-]+)",
     re.DOTALL,
 )
 
@@ -605,6 +605,8 @@ class WarningTest(unittest.TestCase):
             self.assertEqual(recorded, [])
             recorded = [{"compute_gradients"}]
         found = warnings_of(evaluated(case.mode)[case.key], "MplsWarning")
+        # That of a scale at its floor, of which no original warned.
+        found = [text for text in found if "steps were all skipped" not in text]
         if SETS_WHAT_STAYS.search(case.expression):
             self.assertIn("opt.inner_optimizer.nesterov = value", found.pop())
         self.assertEqual([forgotten_calls(text) for text in found], recorded, case.key)
