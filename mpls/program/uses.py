@@ -539,9 +539,8 @@ class _File:
         found: dict[Region, list[tuple[Where, Call]]] = {}
         places: list[Member | Chain] = [*self._survey.loose, *self._survey.chains]
         for place in places:
-            method = place.region.method()
-            is_init = place.name == "__init__"
-            if place.call is None or method is None or method.parent is None or not is_init:
+            method = place.region.method() if place.call is not None and place.name == "__init__" else None
+            if place.call is None or method is None or method.parent is None:
                 continue
             state = self._releases.at(place.statement, place.choice)
             if state.is_certain:
