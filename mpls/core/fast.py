@@ -7,14 +7,11 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
-from mpls.flags import Flag
 from mpls.upstream.tensorflow import (
-    control_flow_v1_conditional,
     eager_tensor_class,
     elements_of,
     is_compiled_by_xla,
@@ -26,7 +23,7 @@ from mpls.upstream.tensorflow import (
 # From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
 _WORTH_A_PRODUCT = 2**12
 # From this many elements a sum saves more time than the conditional takes that comes with it.
-_WORTH_A_SUM = 2**14
+_WORTH_A_SUM = 2**12
 # From this many elements a sum of squares is quicker than a product with a factor, which is written and read again.
 _WORTH_SQUARES = 2**12
 # From this many elements copying a tensor in float32 takes longer than a conditional.
@@ -146,14 +143,6 @@ def _present_kinds() -> frozenset[str]:
     return frozenset(device.device_type for device in tf.config.list_physical_devices() if "XLA" not in device.name)
 
 
-_in_control_flow_v1 = Flag("_in_control_flow_v1")
-
-
-def control_flow_v1() -> AbstractContextManager[None]:
-    """Have conditionals that this thread makes in a block use TensorFlow's first control flow; in a v1 graph."""
-    return _in_control_flow_v1.raised()
-
-
 def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
     """Run one of two branches for its side effects.
 
@@ -168,7 +157,8 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
     if known is not None:
         return group(if_true() if known else if_false())
-    return group(_cond(condition, lambda: group(if_true()), lambda: group(if_false()), None))
+    branch = _gated if _can_be_gated() else tf.cond
+    return group(branch(condition, lambda: group(if_true()), lambda: group(if_false())))
 
 
 def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str) -> Any:
@@ -182,12 +172,33 @@ def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], 
     """
     if isinstance(condition, bool):
         return if_true() if condition else if_false()
-    return _cond(condition, if_true, if_false, name)
+    return tf.cond(condition, if_true, if_false, name=name)
 
 
-def _cond(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None) -> Any:
-    cond = control_flow_v1_conditional if _in_control_flow_v1.is_raised else tf.cond
-    return cond(condition, if_true, if_false, name=name)
+def _can_be_gated() -> bool:
+    """Return whether ops that are made now are in a graph that a session runs, which XLA does not compile.
+
+    Functions order the ops that use a variable, and replicas have threads: neither would see the gates.
+    """
+    is_session = not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function
+    return is_session and not uses_plain_ways() and not tf.distribute.has_strategy()
+
+
+def _gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+    """Build both branches with ops that wait for a gate of their branch, one of which never opens.
+
+    `tf.cond` passes each variable and each tensor that a branch uses through ops of its own, which cost as much as to
+    apply small gradients. It refuses reference variables, too.
+    """
+    with tf.name_scope("cond"):
+        switch = tf.raw_ops.Switch(data=condition, pred=condition)
+        done = []
+        for gate, build in ((tf.identity(switch.output_true), if_true), (tf.identity(switch.output_false), if_false)):
+            with tf.control_dependencies([gate]):
+                op = build()
+            with tf.control_dependencies([op]):
+                done.append(tf.identity(gate))
+        return tf.raw_ops.Merge(inputs=done).output.op
 
 
 def select(condition: Any, if_true: Any, if_false: Any) -> Any:

@@ -178,14 +178,6 @@ XLA_CONTEXT = Private(
     "GraphOrParentsInXlaContext",
     "every graph is built as if XLA compiled it, and may run slower",
 )
-SWITCH, MERGE, COND_CONTEXT = (
-    Private(
-        "tensorflow.python.ops.control_flow_ops",
-        name,
-        "reference variables need tf.compat.v1.disable_control_flow_v2() before a graph is built",
-    )
-    for name in ("switch", "merge", "CondContext")
-)
 IS_RECORDING = Private("tensorflow.python.eager.record", "could_possibly_record", _SLOWLY)
 EAGER_TENSOR = Private("tensorflow.__internal__", "EagerTensor", "its place is taken by the class of tf.constant(0)")
 ELEMENTS = Private(_EAGER, "_num_elements", _SLOWLY)

@@ -97,48 +97,6 @@ def caller_of_xla() -> Any:
     return caller if hasattr(caller, "outer_graph") else None
 
 
-def control_flow_v1_conditional(
-    condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str | None
-) -> Any:
-    """Build a conditional with control flow v1, whichever version the process uses (TF 1.14 to 2.21).
-
-    Changing the process' version for a moment would change it for all threads.
-
-    Args:
-        condition: scalar boolean tensor of a graph.
-        if_true: returns an op, or tensors.
-        if_false: the same.
-        name: name of the conditional; by default that of `tf.cond`.
-
-    Returns:
-        An op that does it, or the tensors.
-    """
-    switch, merge, cond_context = (each.load() for each in (table.SWITCH, table.MERGE, table.COND_CONTEXT))
-    if None in (switch, merge, cond_context):
-        return tf.cond(condition, if_true, if_false, name=name)
-    with tf.name_scope(name or "cond"):
-        # Ops without inputs depend on an identity that runs in its branch only; the switch itself always runs.
-        switched = switch(condition, condition)
-        pivots = [tf.identity(each, name=name) for each, name in zip(switched, ("switch_f", "switch_t"), strict=True)]
-        predicate = tf.identity(condition, name="pred_id")
-        results = []
-        for branch, build in enumerate((if_false, if_true)):
-            context = cond_context(predicate, pivots[branch], branch)
-            context.Enter()
-            try:
-                result, flat = context.BuildCondBranch(build)
-            finally:
-                context.Exit()
-            context.ExitResult(flat)
-            results.append((result, flat))
-            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.COND_CONTEXT, context)
-        (_, of_false), (result, of_true) = results
-        merged = [merge(list(pair))[0] for pair in zip(of_false, of_true, strict=True)]
-        if isinstance(result, tf.Operation):
-            return tf.group(*merged)
-        return tf.nest.pack_sequence_as(result, merged)
-
-
 def is_recorded() -> bool:
     """Return whether a gradient tape or a forward accumulator watches the ops of this thread (TF 2.13 to 2.21)."""
     is_recording = table.IS_RECORDING.load()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
 from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord, Stuck
-from mpls.core.fast import control_flow_v1, group
+from mpls.core.fast import group
 from mpls.core.gradients import as_variables, unscale_gradients
 from mpls.core.identifiers import get
 from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes_nothing, is_known_unread, never_skips
@@ -323,8 +322,7 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         names.note(_names_of_powers(self._optimizer))
         train_ops_before = _train_ops()
         hooks = _InnerStep(self._optimizer, global_step, f"{name}-wrapped", self._options.skip_counts_step)
-        with _branches_may_capture([*with_gradient, global_step]):
-            step = scaled_step(grads_and_vars, self._acting_scale, hooks, self._record)
+        step = scaled_step(grads_and_vars, self._acting_scale, hooks, self._record)
         train_op = group(step, _restore_accumulator_steps(grads_and_vars, global_step, after=step), name=name)
         _publish_train_op(train_op, train_ops_before)
         return train_op
@@ -539,17 +537,6 @@ def _apply_always(
         train_op = group(applied, record.applied_by_all(), name=name)
     _publish_train_op(train_op, before)
     return train_op
-
-
-@contextmanager
-def _branches_may_capture(variables: list[Any]) -> Iterator[None]:
-    """Build conditionals with control flow v1 if they capture reference variables, which v2 cannot."""
-    dtypes = [dtype for variable in variables if (dtype := getattr(variable, "dtype", None)) is not None]
-    if all(dtype == dtype.base_dtype for dtype in dtypes) or not tf.compat.v1.control_flow_v2_enabled():
-        yield
-        return
-    with control_flow_v1():
-        yield
 
 
 _SyncReplicas: Any = tf.compat.v1.train.SyncReplicasOptimizer

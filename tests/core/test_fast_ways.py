@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unittest
 from collections import OrderedDict
 from collections.abc import Callable
@@ -386,6 +387,91 @@ class GivenGradientsTest(unittest.TestCase):
             opt.apply_gradients(zip(unscaled, variables, strict=True))
 
         return step, variables
+
+
+class GatesTest(unittest.TestCase):
+    """In a session no op of the optimizer runs in a step that is skipped, whatever the op is made of."""
+
+    @parameterized.expand(
+        [
+            (kind, control_flow, is_resource)
+            for kind in ("op", "function", "conditional", "loop", "call of Python")
+            for control_flow in (1, 2)
+            for is_resource in (True, False)
+        ]
+    )
+    @pytest.mark.default_run("each value")
+    def test_of_an_optimizer_with_ops_of_its_own(self, kind: str, control_flow: int, is_resource: bool) -> None:
+        v1 = tf.compat.v1
+        was_v2 = v1.control_flow_v2_enabled()
+        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
+        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
+        called: list[int] = []
+
+        def called_from_python(loss: Any) -> Any:
+            called.append(1)
+            return loss
+
+        with tf.Graph().as_default(), v1.Session() as session:
+            counter = v1.get_variable("counter", initializer=0, use_resource=True, trainable=False)
+            weight = v1.get_variable("weight", initializer=[4.0, 2.0], use_resource=is_resource)
+            factor = v1.placeholder(tf.float32, [])
+
+            def count(*_: Any) -> Any:
+                return counter.assign_add(1)
+
+            own: dict[str, Callable[[Any], Any]] = {
+                "op": count,
+                "function": tf.function(count, autograph=False),
+                "conditional": lambda grad: tf.cond(factor > 0.0, count, count),
+                "loop": lambda grad: tf.while_loop(lambda i, _: i < 1, lambda i, _: (i + 1, count()), [0, 0]),
+                "call of Python": lambda grad: (tf.numpy_function(called_from_python, [grad], tf.float32), count()),
+            }
+
+            class Counting(v1.train.GradientDescentOptimizer):
+                def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+                    pairs = list(grads_and_vars)
+                    return tf.group(super().apply_gradients(pairs, global_step, name), own[kind](pairs[0][0]))
+
+            scale = mpls.v1.DynamicLossScale(8, 2)
+            step = mpls.v1.MixedPrecisionLossScaleOptimizer(Counting(1), scale).minimize(
+                tf.reduce_sum(weight * factor), var_list=[weight]
+            )
+            session.run(v1.global_variables_initializer())
+            seen = []
+            for value in (1.0, np.inf, 1.0, 1.0, np.nan):
+                session.run(step, {factor: value})
+                seen.append([session.run(each) for each in (weight[0], counter, scale())])
+        self.assertEqual(seen, [[3, 1, 8], [3, 1, 4], [2, 2, 4], [1, 3, 8], [1, 3, 4]])
+        self.assertEqual(len(called), 3 if kind == "call of Python" else 0)
+
+    @parameterized.expand(itertools.product(("conditional", "loop"), (1, 2)))
+    @pytest.mark.default_run("one case")
+    def test_of_a_step_within_control_flow(self, kind: str, control_flow: int) -> None:
+        v1 = tf.compat.v1
+        was_v2 = v1.control_flow_v2_enabled()
+        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
+        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
+        with tf.Graph().as_default(), v1.Session() as session:
+            weight = v1.get_variable("weight", initializer=8.0, use_resource=True)
+            factor, runs = v1.placeholder(tf.float32, []), v1.placeholder(tf.bool, [])
+            scale = mpls.v1.DynamicLossScale(8, 10)
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(1), scale)
+
+            def step() -> Any:
+                with tf.control_dependencies([opt.minimize(weight * factor, var_list=[weight])]):
+                    return tf.identity(1)
+
+            if kind == "conditional":
+                op = tf.cond(runs, step, lambda: 0)
+            else:
+                op = tf.while_loop(lambda i: runs & (i < 1), lambda i: i + step(), [0])
+            session.run(v1.global_variables_initializer())
+            seen = []
+            for value, is_run in ((1.0, True), (1.0, False), (np.inf, True), (np.inf, False), (1.0, True)):
+                session.run(op, {factor: value, runs: is_run})
+                seen.append([session.run(each) for each in (weight, scale())])
+        self.assertEqual(seen, [[7, 8], [7, 8], [7, 4], [7, 4], [6, 4]])
 
 
 class AgainAndAgainTest(Ways):

@@ -170,24 +170,6 @@ def graph_step(optimizer: Any = None, scale: Any = "dynamic") -> Any:
     return graph
 
 
-def reference_step() -> None:
-    with tf.Graph().as_default(), v1.Session() as session:
-        weight = v1.get_variable("weight", initializer=[1.0], use_resource=False)
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.5), "dynamic")
-        was_on = v1.control_flow_v2_enabled()
-        v1.enable_control_flow_v2()
-        try:
-            step = opt.minimize(weight**2)
-            session.run(v1.global_variables_initializer())
-            session.run(step)
-        except (TypeError, ValueError):
-            # What TensorFlow says of a reference variable in a branch, after the warning has said what to do.
-            pass
-        finally:
-            if not was_on:
-                v1.disable_control_flow_v2()
-
-
 def large_step() -> None:
     variables = [tf.Variable(tf.ones([2**18])) for _ in range(5)]
     opt = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
@@ -366,7 +348,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "GOOD_STEPS": lambda: native_scale(v1.mixed_precision.DynamicLossScale(8)),
     "SCALE_WEIGHTS": lambda: native_scale(v1.mixed_precision.DynamicLossScale(8)),
     "XLA_CONTEXT": graph_step,
-    **dict.fromkeys(["SWITCH", "MERGE", "COND_CONTEXT"], reference_step),
     "IS_RECORDING": large_step,
     "BARRIER": compiled_step,
     "NO_MERGE_CALL": lambda: mirrored(lambda: legacy.SGD(0.5)),
