@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from mpls.core.fast import group, value_of
-from mpls.core.gradients import all_finite, no_infinity, no_nan, values_of
+from mpls.core.fast import AsOneOp, group, value_of
+from mpls.core.gradients import all_finite, no_infinity, no_nan, sparse_places, values_of
 from mpls.core.replicas import (
     call_in_cross_replica_context,
     decide_together,
@@ -512,6 +512,11 @@ class _Here:
         self.notes, self.unscaled, self.applied = [], 0, Counter()
 
 
+@AsOneOp
+def _sum_of_squares(tensors: list[Any]) -> list[Any]:
+    return [tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, tf.float32))) for tensor in tensors])]
+
+
 class UnscaledGradients(GraphLocal):
     """Remembers unscaled gradients in each graph and, in eager mode, in each thread; for each replica."""
 
@@ -521,11 +526,11 @@ class UnscaledGradients(GraphLocal):
         Args:
             grads: unscaled gradients; None is left out.
         """
-        values = [values_of(grad) for grad in grads if grad is not None]
+        grads = [grad for grad in grads if grad is not None]
+        values = [values_of(grad) for grad in grads]
         if not values:
             return
-        squares = [tf.reduce_sum(tf.square(tf.cast(value, tf.float32))) for value in values]
-        total = tf.add_n(squares)
+        (total,) = _sum_of_squares(values, sparse_places(grads))
         # A square may leave float32 where the gradient does not, so look again if the sum is not finite.
         flags = value_of(
             tf.math.is_finite(total),
@@ -683,10 +688,10 @@ class StepRecord(Stateful, _Base):
 
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
-        resets = [self.counter(_IN_A_ROW).assign(0)]
+        resets = [self.counter(_IN_A_ROW).assign(0, read_value=False)]
         if self.options.max_consecutive_skips is not None:
-            resets.append(self.counter(NONFINITE_LOSSES).assign(0))
-        return group(self.counter(_APPLIED).assign_add(1), *resets)
+            resets.append(self.counter(NONFINITE_LOSSES).assign(0, read_value=False))
+        return group(self.counter(_APPLIED).assign_add(1, read_value=False), *resets)
 
     def applied_by_all(self) -> Any:
         """Count a step that is applied whatever its gradients, once for all replicas, in whichever context."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsInt, TypeVar
@@ -574,7 +575,8 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             return write_all()
         if search_steps is not None:
             growth_steps = growth_period(search_steps, growth_steps, select)
-        counts = only_counts(steps_before, growth_steps)
+        # In eager mode it is known, and an op would take longer than Python.
+        counts = only_counts(int(steps_before) if tf.executing_eagerly() else steps_before, growth_steps)
         if grads_finite is not True:
             counts &= grads_finite
         bounds = self._bounds()
@@ -592,7 +594,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
 
     def _count(self, good_steps: Any) -> Any:
         """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
-        counted = good_steps.assign_add(1)
+        counted = good_steps.assign_add(1, read_value=False)
         if not self._counts_bad_steps or not self._scale_settings.consecutive_hysteresis:
             return counted
         return group(counted, self._created_weight(BAD_STEPS).assign(0))
@@ -653,7 +655,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         if not tf.executing_eagerly():
             self._is_built_in = True
         # The count has to be compared in its own dtype, whatever number the user has passed.
-        return usable_growth_steps(self._increment_period, dtype.max)
+        return usable_growth_steps(self._increment_period, _largest_of(dtype))
 
     def _initial_extras(self) -> dict[str, tuple[Any, Any]]:
         """Return initial value and dtype, by name, of the variables that only settings of mpls need."""
@@ -913,6 +915,12 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             + "".join(f", {name}={value}" for name, value in now.settings.changed().items())
             + ")"
         )
+
+
+# `dtype.max` takes as long as an op in eager mode.
+@functools.cache
+def _largest_of(dtype: Any) -> int:
+    return int(dtype.max)
 
 
 def _usable_float(value: Any, argument: str) -> float:

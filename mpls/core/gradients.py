@@ -47,7 +47,12 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
         return scaled_loss
     loss = as_loss(loss, tf.convert_to_tensor)
     value = scale(loss.dtype) if callable(scale) else scale
-    return loss * tf.cast(value, loss.dtype)
+    return loss * _cast(value, loss.dtype)
+
+
+def _cast(scale: Any, dtype: Any) -> Any:
+    """Return a scale in a dtype; a scalar that has it, which `tf.cast` would look at for as long as an op takes."""
+    return scale if scale.dtype == dtype else tf.cast(scale, dtype)
 
 
 def as_loss(loss: Any, convert: Callable[[Any], Any]) -> Any:
@@ -113,7 +118,9 @@ def unscale_gradients(grads: Any, scale: Any) -> Any:
     given = [grad for grad in flat if grad is not None]
     values = iter(_unscale_all([values_of(grad) for grad in given], scale, sparse_places(given)))
     unscaled = [None if grad is None else with_values(grad, next(values)) for grad in flat]
-    return tf.nest.pack_sequence_as(grads, unscaled)
+    # What is a list already need not be packed, which takes as long as two ops of eager mode.
+    is_flat = type(grads) is list and len(grads) == len(flat) and not any(map(tf.nest.is_nested, grads))
+    return unscaled if is_flat else tf.nest.pack_sequence_as(grads, unscaled)
 
 
 def _as_tensor(grad: Any) -> Any:
@@ -202,7 +209,8 @@ def _unscale(grad: Any, scale: Any) -> Any:
     if grad.dtype in _HALF_DTYPES:
         return tf.cast(tf.cast(grad, tf.float32) / scale, grad.dtype)
     if grad.dtype.is_floating or grad.dtype.is_complex:
-        return grad / tf.cast(scale, grad.dtype)
+        # In eager mode the operator takes several times as long as the op.
+        return tf.raw_ops.RealDiv(x=grad, y=_cast(scale, grad.dtype))
     # Integers have no gradients; one that a user passes is multiplied by the reciprocal, as in the originals.
     return grad * tf.cast(1.0 / scale, grad.dtype)
 
@@ -290,12 +298,18 @@ def _tensor(grad: Any) -> Any:
 
 
 def _is_finite(tensor: Any) -> Any:
-    columns = tensor.shape[-1] if tensor.shape.rank else None
+    # Eager tensors make it anew each time.
+    shape = tensor.shape
+    columns = shape[-1] if shape.rank else None
     if columns is not None and columns in _COLUMNS and fast.is_read_by_products(tensor):
         # The constant is so small that no product of finite numbers is infinite; all other products are not finite.
         constant = tf.constant(2.0 ** -(columns.bit_length() + 1), tensor.dtype)
         tensor = tf.linalg.matvec(tf.reshape(tensor, [-1, columns]), tf.fill([columns], constant))
-    return tf.reduce_all(tf.math.is_finite(tensor))
+        shape = tensor.shape
+    if not shape.rank:
+        return tf.reduce_all(tf.math.is_finite(tensor))
+    # In eager mode the functions take several times as long as the ops.
+    return tf.raw_ops.All(input=tf.raw_ops.IsFinite(x=tensor), axis=list(range(shape.rank)))
 
 
 def _all(checks: list[Any]) -> Any:
