@@ -24,16 +24,15 @@ from benchmarks.ablation import ModelCell
 from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
-from benchmarks.models import MODELS, ModelStep
 from benchmarks.options import OPTIONS, measure_options
 from benchmarks.steps import BARE, FLOOR, candidates_of, trainings
 from benchmarks.timing import Samples, measure, pooled
 
-SECONDS = {"quick": 0.3, "usual": 1.5, "full": 1.5}
-BUILDS = {"quick": 1, "usual": 3, "full": 3}
-PARTS = ("costs", "steps", "models", "counts")
-# Measured only if it is asked for.
-MORE_PARTS = ("options",)
+SECONDS = {"quick": 1.0, "usual": 1.5, "full": 1.5}
+BUILDS = {"quick": 3, "usual": 3, "full": 3}
+PARTS = ("costs", "steps", "counts", "options")
+# Unless others are asked for.
+USUAL_PARTS = {"quick": ("steps",), "usual": PARTS[:3], "full": PARTS[:3]}
 
 
 def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -46,7 +45,7 @@ def _command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     length.add_argument("--quick", dest="kind", action="store_const", const="quick", help="a look, in minutes")
     length.add_argument("--full", dest="kind", action="store_const", const="full", help="the whole grid, in hours")
     parser.set_defaults(kind="usual")
-    parser.add_argument("--parts", nargs="+", choices=(*PARTS, *MORE_PARTS), default=PARTS, help="what to measure")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="what to measure")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="steps by name, as 'v1/session/*'")
     parser.add_argument(
         "--ablate",
@@ -116,40 +115,19 @@ def _measured(cell: Cell, seconds: float, turn: int) -> Samples:
     return samples
 
 
-def _models(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
-    print(
-        "\nTraining steps of models, in time of all processors together, which other work on the machine disturbs less:"
-    )
-    _print_line(report.HEADER)
-    for family in families:
-        for mode, name in _MODEL_STEPS:
-            each_time = []
-            for turn in range(builds):
-                candidates = candidates_of(Cell(family, mode, 1, 1))
-                first = turn % len(candidates)
-                order = candidates[first:] + candidates[:first]
-                steps = {each: ModelStep(name, family, each, mode).step for each in order}
-                each_time.append(measure(steps, 4 * seconds / builds))
-                tf.keras.backend.clear_session()
-            yield _step_row(f"{family}/{mode}/{name}", Samples(pooled(each_time).cpu_seconds))
-
-
 def _options(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
     print("\nWhat options add to a training step of a model, in % of the processors' time without loss scaling:")
     names = list(OPTIONS)
     _print_line(["", "none, ms", *names])
     for family in families:
-        for mode, name in _MODEL_STEPS[:2]:
+        # Small steps, where loss scaling weighs most.
+        for mode, name in (("eager", "controller"), ("function", "deep perceptron")):
             samples = pooled([measure_options(name, family, mode, seconds, turn) for turn in range(builds)])
             row = report.row_of(f"{family}/{mode}/{name}", Samples(samples.cpu_seconds))
             bare = row["seconds"][BARE][0]
             shares = (f"{100 * row['overhead'][each] / bare:.1f}" for each in names)
             _print_line([row["name"], f"{1e3 * bare:.3f}", *shares])
             yield row
-
-
-# Small steps first, where loss scaling weighs most.
-_MODEL_STEPS = (("eager", "controller"), ("function", "deep perceptron"), *(("function", name) for name in MODELS))
 
 
 def _ablation(cells: dict[ModelCell, list[str]], seconds: float, builds: int) -> Iterator[Row]:
@@ -202,11 +180,11 @@ def _parts(options: argparse.Namespace, threads: int) -> dict[str, Callable[[], 
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "costs": lambda: _costs(options.kind, seconds, builds, threads),
         "steps": lambda: _steps(cells, seconds, builds),
-        "models": lambda: _models(families, seconds, builds),
         "counts": lambda: _counts(to_count, builds),
         "options": lambda: _options(families, seconds, builds),
     }
-    return {name: parts[name] for name in (*PARTS, *MORE_PARTS) if name in options.parts} if cells or to_count else {}
+    chosen = options.parts or USUAL_PARTS[options.kind]
+    return {name: parts[name] for name in PARTS if name in chosen} if cells or to_count else {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -237,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nOverheads of mpls as shares of those of the originals:")
         for line in [report.SUMMARY_HEADER, *report.summary_of(results["steps"])]:
             _print_line(line)
+        print("", *report.documented(results["steps"]), sep="\n")
         report.write_plot(options.out.with_suffix(".png"), results["steps"])
     print(f"\nwrote {options.out.with_suffix('.json')} after {results['seconds']:.0f} s")
     return 0

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 FAMILIES = ("v1", "legacy", "new", "keras3")
 VARIABLES = (1, 10, 100, 300, 1000)
 ELEMENTS = (100, 10_000, 1_000_000, 10_000_000)
+# One small, several middle ones, of few and of many variables, and a large one.
+QUICK_SIZES = ((1, 100), (100, 100), (10, 10_000), (100, 10_000), (4, 1_000_000))
 DTYPES = ("float32", "float16", "bfloat16")
 # A machine with 16 GB holds variables, slots, coefficients and gradients of so many, for three candidates.
 MOST_ELEMENTS = 100_000_000
@@ -63,14 +65,14 @@ def grid(kind: str) -> list[Cell]:
     """Return the cells to measure.
 
     Args:
-        kind: `quick` for one size in each family and mode; `usual` for every size in float32 with a dynamic scale, and
-            the other dtypes, fixed scales, sparse gradients and replicas at some; `full` for all that there are.
+        kind: `quick` for a few sizes in each family and mode; `usual` for every size in float32 with a dynamic scale,
+            and the other dtypes, fixed scales, sparse gradients and replicas at some; `full` for all that there are.
     """
     cells: dict[Cell, None] = {}
     for family in FAMILIES:
         for mode in modes_of(family):
             if kind == "quick":
-                cells[Cell(family, mode, 100, 100)] = None
+                cells.update(dict.fromkeys(Cell(family, mode, *size) for size in QUICK_SIZES))
                 continue
             for size in sizes():
                 cells.update(dict.fromkeys(_cells_of(family, mode, size, is_full=kind == "full")))

@@ -26,7 +26,8 @@ def row_of(name: str, samples: Samples) -> dict[str, Any]:
     Returns:
         `name`; `builds` and `rounds`, how often the candidates were built and how many rounds there were each time; for
         each candidate its median and quartiles, in seconds; `overhead` of the floor, the original and mpls in seconds,
-        over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval.
+        over the bare step; and `ratio`, that of mpls to that of the original, with a 90 % interval, and `cpu_ratio`,
+        the same of the time that all processors together spent.
     """
     builds, rounds = samples.seconds[BARE].shape
     row: dict[str, Any] = {"name": name, "builds": builds, "rounds": rounds, "seconds": {}, "overhead": {}}
@@ -34,7 +35,10 @@ def row_of(name: str, samples: Samples) -> dict[str, Any]:
         row["seconds"][candidate] = [samples.median(candidate), *samples.quartiles(candidate)]
         if candidate != BARE:
             row["overhead"][candidate] = samples.overhead(candidate, BARE)
-    row["ratio"] = samples.ratio(MPLS, ORIGINAL, BARE) if ORIGINAL in samples.seconds else None
+    row["ratio"] = row["cpu_ratio"] = None
+    if ORIGINAL in samples.seconds:
+        row["ratio"] = samples.ratio(MPLS, ORIGINAL, BARE)
+        row["cpu_ratio"] = Samples(samples.cpu_seconds).ratio(MPLS, ORIGINAL, BARE)[0]
     return row
 
 
@@ -43,7 +47,7 @@ def is_small(row: dict[str, Any]) -> bool:
     return bool(row["overhead"][ORIGINAL] < SMALL_SHARE * row["seconds"][BARE][0])
 
 
-HEADER = ["", "none, ms", "floor, %", "original, %", "mpls, %", "ratio", "90 % of it"]
+HEADER = ["", "none, ms", "floor, %", "original, %", "mpls, %", "ratio", "90 % of it", "CPU ratio"]
 
 
 def line_of(row: dict[str, Any]) -> list[str]:
@@ -54,36 +58,54 @@ def line_of(row: dict[str, Any]) -> list[str]:
         for each in (FLOOR, ORIGINAL, MPLS)
     ]
     if row["ratio"] is None:
-        return [row["name"], f"{1e3 * bare:.3f}", *shares, "-", ""]
+        return [row["name"], f"{1e3 * bare:.3f}", *shares, "-", "", ""]
     ratio, low, high = row["ratio"]
     note = " (original under 5 %)" if is_small(row) else ""
-    return [row["name"], f"{1e3 * bare:.3f}", *shares, f"{ratio:.2f}", f"{low:.2f} to {high:.2f}{note}"]
+    cpu = f"{row['cpu_ratio']:.2f}{note}"
+    return [row["name"], f"{1e3 * bare:.3f}", *shares, f"{ratio:.2f}", f"{low:.2f} to {high:.2f}", cpu]
 
 
-SUMMARY_HEADER = ["", "compared", "median ratio", "up to 0.5", "floor above", "slower"]
+SUMMARY_HEADER = ["", "compared", "median ratio", "worst", "up to 0.5", "floor above", "slower"]
 
 
 def summary_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Return one line for each family and mode, as cells of a table.
+    """Return one line for each mode of each family, one for each family, each mode, and all, as cells of a table.
 
-    How many kinds of steps have an original; the median of the ratios of those where it costs more than 5 % of the bare
-    step, how many of these are up to 0.5, and of how many of the others the floor itself is above 0.5 of the original;
-    and how many kinds there are in which mpls is slower than the original, the whole 90 % interval above one.
+    How many kinds of steps have an original; of those where it costs more than 5 % of the bare step, the median of the
+    ratios and the worst one, how many are up to 0.5, of how many of the others the floor itself is above 0.5 of the
+    original, and in how many mpls is slower than the original, the whole 90 % interval above one.
     """
-    by_mode: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["ratio"] is not None:
-            by_mode.setdefault("/".join(row["name"].split("/")[:2]), []).append(row)
-    lines = []
-    for mode, compared in by_mode.items():
-        costly = [row for row in compared if not is_small(row)]
-        others = [row for row in costly if row["ratio"][0] > 0.5]
-        out_of_reach = sum(row["overhead"].get(FLOOR, 0.0) > 0.5 * row["overhead"][ORIGINAL] for row in others)
-        slower = sum(row["ratio"][1] > 1 for row in costly)
-        median = f"{statistics.median(row['ratio'][0] for row in costly):.2f}" if costly else "-"
-        half = f"{len(costly) - len(others)} of {len(costly)}"
-        lines.append([mode, str(len(compared)), median, half, f"{out_of_reach} of {len(others)}", str(slower)])
-    return lines
+            family, mode = row["name"].split("/")[:2]
+            for name in (f"{family}/{mode}", family, f"all/{mode}", "all"):
+                groups.setdefault(name, []).append(row)
+    order = sorted(groups, key=lambda name: (name.startswith("all"), "/" not in name))
+    return [[name, *_summary_of(groups[name])] for name in order]
+
+
+def _summary_of(compared: list[dict[str, Any]]) -> list[str]:
+    costly = [row for row in compared if not is_small(row)]
+    ratios = [row["ratio"][0] for row in costly]
+    others = [row for row in costly if row["ratio"][0] > 0.5]
+    out_of_reach = sum(row["overhead"].get(FLOOR, 0.0) > 0.5 * row["overhead"][ORIGINAL] for row in others)
+    slower = sum(row["ratio"][1] > 1 for row in costly)
+    extremes = [f"{of(ratios):.2f}" if ratios else "-" for of in (statistics.median, max)]
+    half = f"{len(costly) - len(others)} of {len(costly)}"
+    return [str(len(compared)), *extremes, half, f"{out_of_reach} of {len(others)}", str(slower)]
+
+
+def documented(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the lines of a table for a document: for each family and mode, the median of the ratios and the worst."""
+    cells = {name: f"{median}, at most {worst}" for name, _, median, worst, *_ in summary_of(rows)}
+    modes = [name.removeprefix("all/") for name in cells if name.startswith("all/")]
+    lines = [f"| | {' | '.join(modes)} | all |", "|---|" + "---|" * (len(modes) + 1)]
+    for family in cells:
+        if "/" not in family and family != "all":
+            of_family = [cells.get(f"{family}/{mode}", "") for mode in modes] + [cells[family]]
+            lines.append(f"| {family} | " + " | ".join(of_family) + " |")
+    return [line.replace("  ", " ") for line in lines]
 
 
 def machine(threads: int) -> dict[str, Any]:

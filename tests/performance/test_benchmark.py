@@ -104,11 +104,39 @@ class SummaryTest(unittest.TestCase):
         ]
         lines = load("report").summary_of(rows)
         self.assertEqual(
-            lines, [["v1/eager", "5", "0.95", "1 of 4", "1 of 3", "1"], ["new/xla", "1", "-", "0 of 0", "0 of 0", "0"]]
+            {line[0]: line[1:] for line in lines},
+            {
+                "v1/eager": (eager := ["5", "0.95", "1.40", "1 of 4", "1 of 3", "1"]),
+                "v1": eager,
+                "new/xla": (none := ["1", "-", "-", "0 of 0", "0 of 0", "0"]),
+                "new": none,
+                "all/eager": eager,
+                "all/xla": none,
+                "all": ["6", *eager[1:]],
+            },
         )
+
+    def test_prints_a_table_for_the_documents(self) -> None:
+        rows = [
+            {"name": f"{name}/{size}", "seconds": {"none": [1.0]}, "overhead": {"original": 0.2}, "ratio": (ratio,) * 3}
+            for name, size, ratio in (("v1/eager", 1, 0.4), ("v1/eager", 2, 0.8), ("new/xla", 1, 0.5))
+        ]
+        header, _, v1, new = load("report").documented(rows)
+        self.assertEqual(header, "| | eager | xla | all |")
+        self.assertEqual(v1, "| v1 | 0.60, at most 0.80 | | 0.60, at most 0.80 |")
+        self.assertEqual(new, "| new | | 0.50, at most 0.50 | 0.50, at most 0.50 |")
 
 
 class GridTest(unittest.TestCase):
+    def test_a_look_has_small_middle_and_large_steps_of_each_family_and_mode(self) -> None:
+        cells = load("cells")
+        sizes: dict[tuple[str, str], set[int]] = {}
+        for cell in cells.grid("quick"):
+            sizes.setdefault((cell.family, cell.mode), set()).add(cell.variables * cell.elements)
+        self.assertEqual(set(sizes), {(family, mode) for family in cells.FAMILIES for mode in cells.modes_of(family)})
+        for each in sizes.values():
+            self.assertTrue(min(each) <= 100 and max(each) >= 4_000_000 and each & {10_000, 100_000}, each)
+
     def test_has_everything_that_is_to_be_measured(self) -> None:
         cells = load("cells")
         for kind in ("usual", "full"):
@@ -213,7 +241,8 @@ class AblationTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("stacks", "v1/session/deep perceptron", "Pack"),
-            ("counting in a branch", "v1/session/controller", "If"),
+            ("counting in a branch", "v1/function/controller", "If"),
+            ("gates", "v1/session/controller", "If"),
             ("half-precision reciprocals", "legacy/session/half perceptron", "StatelessIf"),
             ("sums", "v1/session/perceptron", "Sum"),
             ("squares", "v1/function/perceptron/2 replicas", "L2Loss"),
@@ -296,7 +325,7 @@ class CommandTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "measured"
-            arguments = ["--quick", "--seconds", "0.02", "--only", "v1/function/*", "--parts", "steps"]
+            arguments = ["--quick", "--seconds", "0.02", "--only", "v1/function/100x100/*"]
             arguments += ["--out", str(out)]
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks", *arguments],
@@ -318,6 +347,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(row["name"], "v1/function/100x100/float32/dynamic")
         self.assertEqual(set(row["seconds"]), {"none", "floor", "original", "mpls"})
         self.assertIn(row["name"], self.printed)
+        self.assertIn("\nall/function", self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
 
 
