@@ -63,6 +63,11 @@ class Kinds:
             return not any(self.receiver_is(access, kind) for kind in self._variables if kind != _MODELS_OPTIMIZER)
         return self._is_models_optimizer(access._replace(chain=access.chain[:-1], maker=None))
 
+    def may_be_of_models_optimizer(self, access: Access) -> bool:
+        """Return the same, also for a variable that may be something else."""
+        of_owner = access._replace(chain=access.chain[:-1], maker=None)
+        return self.receiver_is(access, _MODELS_OPTIMIZER) or self._is_models_optimizer(of_owner)
+
     @functools.cached_property
     def are_compiled_of_mpls(self) -> bool:
         """Whether each model that is compiled gets a wrapper of mpls, also by a policy of mpls."""

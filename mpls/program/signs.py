@@ -317,6 +317,8 @@ def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
         is_shown = (
             access.is_wrapper and NEW_WRAPPER in made and made.isdisjoint((EXPERIMENTAL_WRAPPER, WRAPPER_OF_MPLS))
         )
+        # No option replaces the wrapper that `compile` makes.
+        is_shown = is_shown and not kinds.may_be_of_models_optimizer(access)
         is_one = is_shown or kinds.receiver_is(access, NEW_WRAPPER)
         # Names like `optimizer` may be given to several things.
         is_only = is_shown or (is_one and kinds.is_only(access, NEW_WRAPPER))

@@ -240,9 +240,7 @@ CASES = {
     "of_wrapper_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
     "of_wrapper_momentum": Case(WRAPPED + "float(opt.momentum)", "--keras 2 --replace-existing"),
     "of_wrapper_given_loss_scale": Case(GIVEN + "model.optimizer.loss_scale", "--keras 2"),
-    "of_wrapper_given_momentum": Case(
-        GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers", chosen="--keras 2 --replace-existing"
-    ),
+    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers", chosen=""),
     "of_derived": Case(
         DERIVED + "    def scale(self):\n        return self.loss_scale\nOwn(tf.keras.optimizers.SGD()).scale()",
         "--keras 2 --replace-existing",
@@ -291,7 +289,7 @@ CASES = {
     # Wrappers that `compile` has made.
     "compiled_loss_scale": Case(COMPILED + "opt.loss_scale", "--keras 2"),
     "compiled_model": Case(COMPILED + "print(float(model.optimizer.loss_scale))", "--keras 2"),
-    "compiled_named": Case(NAMED + "opt.loss_scale", "--keras 2"),
+    "compiled_named": Case(NAMED + "opt.loss_scale", "--keras 2", chosen=""),
     "compiled_scaled": Case(NAMED + "opt.get_scaled_loss(tf.constant(1.0))", "--keras 2"),
     "compiled_lr": Case(COMPILED + "opt.lr", "--keras 2"),
     "compiled_variables": Case(COMPILED + "opt.variables()", "--keras 2", chosen=""),
@@ -307,9 +305,7 @@ CASES = {
     ),
     "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers", chosen="--keras 2"),
     "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen=""),
-    "compiled_beta_1_named": Case(
-        NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen="--keras 2 --replace-existing"
-    ),
+    "compiled_beta_1_named": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen=""),
     "compiled_nothing": Case(COMPILED + "opt.nothing"),
     "compiled_momentum": Case(COMPILED + "opt.momentum"),
     # How frameworks refuse what others took.
