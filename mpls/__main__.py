@@ -10,7 +10,7 @@ if not getattr(sys.flags, "safe_path", sys.flags.isolated):
 
 from mpls.cli import main
 
-status = main()
+status: int = main()
 # With -i, Python shows a SystemExit like an error, before its prompt.
 if status != 0:
     sys.exit(status)

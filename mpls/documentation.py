@@ -34,6 +34,7 @@ PAGES = (
     "options",
     "monitoring",
     "devices",
+    "versions",
     "libraries",
     "differences",
     "names",

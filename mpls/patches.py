@@ -31,9 +31,9 @@ class Layer:
     def __init__(self, owner: Any, name: str, make: Callable[[Layer], Any]) -> None:
         self._owner = owner
         self._name = name
-        self.is_on = True
+        self.is_on: bool = True
         # What the attribute was, ABSENT if there was none.
-        self.original = _beneath_ours(self._current())
+        self.original: Any = _beneath_ours(self._current())
         self._ours = make(self)
         vars(self._ours)[_LAYER] = self
         self._set(self._ours)

@@ -244,9 +244,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         `decr_ratio` are of mpls.
     """
 
-    min_scale = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
-    max_scale = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
-    consecutive_hysteresis = _bound("consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only.")
+    min_scale: ReadOnly = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
+    max_scale: ReadOnly = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
+    consecutive_hysteresis: ReadOnly = _bound(
+        "consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only."
+    )
     # As of `DynamicLossScale`.
     _times_set = 0
 

@@ -13,7 +13,7 @@ from mpls.core.dynamic import SettingMembers
 from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
-from mpls.core.step_options import checked_options, explained_arguments, read_only
+from mpls.core.step_options import ReadOnly, checked_options, explained_arguments, read_only
 from mpls.core.weights import in_graph_of
 from mpls.core.wrapper_members import Counted
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
@@ -91,7 +91,9 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         and its `get_name`, `variables` and `get_slot_names` raised AttributeError.
     """
 
-    skip_nonfinite = read_only("skip_nonfinite", lambda _: True, "Always True: each manager skips such steps.")
+    skip_nonfinite: ReadOnly = read_only(
+        "skip_nonfinite", lambda _: True, "Always True: each manager skips such steps."
+    )
 
     @explained_arguments("LossScaleOptimizer", _PLACES, "contrib")
     def __init__(

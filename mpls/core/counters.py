@@ -189,7 +189,7 @@ def _advice(cause: Cause, is_known: bool, may_be_too_high: bool) -> str:
     return f"{text} {_LOWER}" if cause == "model" and may_be_too_high else text
 
 
-_COUNTS, _, _NAMES = OVERFLOW_KINDS
+_COUNTS, _NAMES = OVERFLOW_KINDS[0], OVERFLOW_KINDS[2]
 
 
 if TYPE_CHECKING:
@@ -625,7 +625,7 @@ class StepRecord(Stateful, _Base):
         self._variables = Weights()
         self._lock = Lock()
         self.options = options
-        self.losses = StepLosses()
+        self.losses: StepLosses = StepLosses()
         self._has_told = False
         # The number of applied steps before the last warning about skipped ones, and how many those were.
         self._warned = (-1, 0)
@@ -633,8 +633,8 @@ class StepRecord(Stateful, _Base):
         self._is_checked = False
         # Functions that look at them.
         self._around = Weights()
-        self.unscaled = UnscaledGradients() if options.check_unscaled else None
-        self.overflows = self._make_overflows() if options.needs_overflows else None
+        self.unscaled: UnscaledGradients | None = UnscaledGradients() if options.check_unscaled else None
+        self.overflows: Overflows | None = self._make_overflows() if options.needs_overflows else None
         if self.overflows is not None:
             track(self, self.overflows, OVERFLOWS)
 

@@ -291,14 +291,16 @@ class SettingMembers:
     Setting one is the same as `configure` with that argument. In a graph they show what Python code has set last.
     """
 
-    growth_steps = _setting("growth_steps", "Finite steps in a row after which the scale grows, a Python int.")
-    growth_factor = _setting("growth_factor", "The factor by which the scale grows, a Python float.")
-    backoff_factor = _setting("backoff_factor", "The factor by which the scale shrinks, a Python float.")
-    min_scale = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
-    max_scale = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
-    hysteresis = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
-    consecutive_hysteresis = _fixed_setting("consecutive_hysteresis", "Whether these must be in a row; read-only.")
-    adjustable = _fixed_setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
+    growth_steps: Any = _setting("growth_steps", "Finite steps in a row after which the scale grows, a Python int.")
+    growth_factor: Any = _setting("growth_factor", "The factor by which the scale grows, a Python float.")
+    backoff_factor: Any = _setting("backoff_factor", "The factor by which the scale shrinks, a Python float.")
+    min_scale: Any = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
+    max_scale: Any = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
+    hysteresis: Any = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
+    consecutive_hysteresis: ReadOnly = _fixed_setting(
+        "consecutive_hysteresis", "Whether these must be in a row; read-only."
+    )
+    adjustable: ReadOnly = _fixed_setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:

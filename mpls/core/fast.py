@@ -302,7 +302,7 @@ class Stacks:
         self._places = [[index] for index in range(self._count)]
         if len(tensors) >= _FEWEST_TENSORS and not uses_plain_ways():
             self._places = _grouped(tensors)
-        self.tensors = [
+        self.tensors: list[Any] = [
             tensors[places[0]] if len(places) == 1 else _stack([tensors[place] for place in places])
             for places in self._places
         ]

@@ -30,7 +30,7 @@ from mpls.core.state_checks import (
     warn_of_surplus,
     without_surplus,
 )
-from mpls.core.step_options import explained_arguments, read_only
+from mpls.core.step_options import ReadOnly, explained_arguments, read_only
 from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, in_graph_of, plain, write_values
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS, fixed_state
@@ -413,7 +413,7 @@ class FixedLossScale(LossScale, _FixedBase):
         loss_scale._skip_nonfinite = skip_nonfinite
         return loss_scale
 
-    skip_nonfinite = read_only(
+    skip_nonfinite: ReadOnly = read_only(
         "skip_nonfinite",
         lambda loss_scale: loss_scale._skip_nonfinite,
         "Whether steps with non-finite gradients are to be skipped, a Python bool.",
@@ -571,7 +571,7 @@ class LossScaling:
 
     def __init__(self, loss_scale: LossScale) -> None:
         self._loss_scale = loss_scale
-        self.scale = read(loss_scale)
+        self.scale: Any = read(loss_scale)
 
     def scale_loss(self, loss: Any) -> Any:
         """Return the loss, or the callable that computes it, multiplied by the scale."""

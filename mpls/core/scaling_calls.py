@@ -69,7 +69,7 @@ class ScalingCalls:
         self.ever: set[str] = set()
         # Those of `ever` that belong to steps which were not refused.
         self._settled: set[str] = set()
-        self.scaling = frozenset(scaling)
+        self.scaling: frozenset[str] = frozenset(scaling)
         self._warns = warns
         self._told: set[str] = set()
         self._lock = threading.Lock()

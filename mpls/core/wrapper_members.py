@@ -50,14 +50,22 @@ class Counted:
     # A fixed loss scale of 1 where the optimizer is disabled.
     _no_scaling: Any
 
-    count_steps = _option("count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones.")
-    skip_counts_step = _option("skip_counts_step", "Whether a skipped step advances the step counter; None by default.")
-    track_overflows = _option("track_overflows", "Whether the variables whose gradients are not finite are counted.")
-    max_consecutive_skips = _option("max_consecutive_skips", "How many steps in a row may be skipped, or None.")
-    on_give_up = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
-    check_unscaled = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
-    enabled = _option("enabled", "Whether the loss is scaled, a Python bool, as the argument `enabled` says.")
-    skip_nonfinite = read_only(
+    count_steps: ReadOnly = _option(
+        "count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones."
+    )
+    skip_counts_step: ReadOnly = _option(
+        "skip_counts_step", "Whether a skipped step advances the step counter; None by default."
+    )
+    track_overflows: ReadOnly = _option(
+        "track_overflows", "Whether the variables whose gradients are not finite are counted."
+    )
+    max_consecutive_skips: ReadOnly = _option(
+        "max_consecutive_skips", "How many steps in a row may be skipped, or None."
+    )
+    on_give_up: ReadOnly = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
+    check_unscaled: ReadOnly = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
+    enabled: ReadOnly = _option("enabled", "Whether the loss is scaled, a Python bool, as the argument `enabled` says.")
+    skip_nonfinite: ReadOnly = read_only(
         "skip_nonfinite",
         lambda owner: not never_skips(owner._loss_scale),
         "Whether steps with non-finite gradients are skipped, a Python bool; of a fixed scale, as the argument says.",

@@ -43,7 +43,7 @@ class Overlay:
     def __init__(self, module: ModuleType, answers: Mapping[str, Answer]) -> None:
         self._module = module
         self._before = _beneath_ours(type(module))
-        self.is_on = True
+        self.is_on: bool = True
         self._ours = _answering(self, self._before, answers)
         set_class(module, self._ours)
         if is_wrapped(self._before):

@@ -47,7 +47,7 @@ class LossScaleOptimizerMeta(type):
         if "_is_experimental" in namespace:
             _public_classes[namespace["_is_experimental"]] = cls
 
-    __signature__ = _ConstructorsSignature()
+    __signature__: _ConstructorsSignature = _ConstructorsSignature()
 
     # Pyright would check calls of the classes against this one, and not against their constructors.
     if not TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.step import StepHooks, scaled_step
-from mpls.core.step_options import StepOptions, named_alone, read_only
+from mpls.core.step_options import ReadOnly, StepOptions, named_alone, read_only
 from mpls.core.wrapper_members import Counted, Restorable
 from mpls.errors import ArgumentValueError, error_text
 from mpls.formats.wrapper_state import CURRENT_SCALE
@@ -445,7 +445,9 @@ class FamilyMembers(Counted, Restorable):
 
     # Properties.
 
-    share_scale_with = read_only("share_scale_with", None, "The wrapper that shares its scale; it cannot be read.")
+    share_scale_with: ReadOnly = read_only(
+        "share_scale_with", None, "The wrapper that shares its scale; it cannot be read."
+    )
 
     @property
     def inner_optimizer(self) -> Any:
@@ -497,15 +499,15 @@ class FamilyMembers(Counted, Restorable):
         """The variables of the wrapped optimizer."""
         return list(self._optimizer.variables)
 
-    learning_rate = delegated(
+    learning_rate: Any = delegated(
         "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
     )
-    lr = delegated("learning_rate", "The same as `learning_rate`.")
-    clipnorm = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
-    global_clipnorm = delegated(
+    lr: Any = delegated("learning_rate", "The same as `learning_rate`.")
+    clipnorm: Any = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")
+    global_clipnorm: Any = delegated(
         "global_clipnorm", "The norm to which all unscaled gradients together are clipped, a float, or None."
     )
-    clipvalue = delegated(
+    clipvalue: Any = delegated(
         "clipvalue", "The value to which elements of unscaled gradients are clipped, a float, or None."
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 import tf_keras
@@ -32,7 +32,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
 
     serialized_name = "LossScaleOptimizer"
     _restored_family = "legacy"
-    native_module = _Native.__module__
+    native_module: ClassVar[str] = _Native.__module__
 
     # tf_keras reads this to learn whether apply_gradients takes experimental_aggregate_gradients.
     _HAS_AGGREGATE_GRAD = True
@@ -135,9 +135,9 @@ class LegacyAdapter(TfKerasMembers, _Native):
 
     # The public class decides, for all families, which attributes are read from the wrapped optimizer.
 
-    __getattribute__ = object.__getattribute__
-    __setattr__ = object.__setattr__
-    __dir__ = object.__dir__
+    __getattribute__: Any = object.__getattribute__
+    __setattr__: Any = object.__setattr__
+    __dir__: Any = object.__dir__
 
     @property
     def _hyper(self) -> dict[str, Any]:
@@ -215,8 +215,8 @@ class LegacyAdapter(TfKerasMembers, _Native):
         self._create_own_weights(variables)
 
     # These call the methods above.
-    minimize = _Native.minimize
-    get_updates = _Native.get_updates
+    minimize: Any = _Native.minimize
+    get_updates: Any = _Native.get_updates
 
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         pairs = list(grads_and_vars)

@@ -166,7 +166,7 @@ def _holds(frame: FrameType, value: Any) -> bool:
 
 # Raised while a file is loaded that holds the wrapped optimizer's variables also apart from the wrapper's, as the
 # frameworks write them. They are read from this second place.
-wrapped_optimizer_follows = Flag("wrapped_optimizer_follows")
+wrapped_optimizer_follows: Flag = Flag("wrapped_optimizer_follows")
 
 _SUBJECT = f"LossScaleOptimizer.from_config: {STATE_KEY}"
 _OPTIONS_SUBJECT = f"LossScaleOptimizer.from_config: {OPTIONS_KEY}"

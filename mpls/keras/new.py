@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 import tf_keras
@@ -38,7 +38,7 @@ class NewAdapter(TfKerasMembers, _Native):
 
     serialized_name = WRAPPER_V3
     _restored_family = "new"
-    native_module = _Native.__module__
+    native_module: ClassVar[str] = _Native.__module__
 
     @staticmethod
     def deserialize_optimizer(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
@@ -109,7 +109,7 @@ class NewAdapter(TfKerasMembers, _Native):
         return self._scaled_step(present, step)
 
     # It calls the methods above.
-    minimize = _Native.minimize
+    minimize: Any = _Native.minimize
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
@@ -203,8 +203,8 @@ class NewAdapter(TfKerasMembers, _Native):
     def _create_all_weights(self, var_list: Any) -> None:
         self.build(list(var_list))
 
-    use_ema = delegated("use_ema", "Whether the weights are averaged.")
-    ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
+    use_ema: Any = delegated("use_ema", "Whether the weights are averaged.")
+    ema_momentum: Any = delegated("ema_momentum", "The momentum of that average, a float.")
 
     def finalize_variable_values(self, var_list: Any) -> None:
         self._optimizer.finalize_variable_values(var_list)

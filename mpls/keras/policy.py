@@ -143,8 +143,11 @@ class Policy(metaclass=PolicyMeta):
         return f'<Policy "{self.name}">'
 
     # Policies compare by identity, as in the originals. Keras 3 defines __eq__ without __hash__.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        return True if self is other else NotImplemented
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def __reduce__(self) -> Any:
         return _new, (self._public_class(),), dict(vars(self))

@@ -330,18 +330,18 @@ class Analysis:
         facts: Facts,
     ) -> None:
         self.text = text
-        self.survey = Survey(text.tree)
-        self.meanings = Meanings(self.survey, neighbours, others)
+        self.survey: Survey = Survey(text.tree)
+        self.meanings: Meanings = Meanings(self.survey, neighbours, others)
         self._folder = neighbours.folder
         self.settings = settings
         self.others = others
         self.facts = facts
-        self.rules = [rule for rule in rules if rule.name in settings.rules]
+        self.rules: list[Rule] = [rule for rule in rules if rule.name in settings.rules]
         self.uses: list[tuple[Use, Decision | None]] = []
         self.rest: list[tuple[Chain, Meaning]] = []
         self.spaces: list[tuple[Chain, ast.expr, str]] = []
         self.aliases: dict[ast.alias, str] = {}
-        self.afterwards = Afterwards(self.survey, neighbours, others, self.aliases)
+        self.afterwards: Afterwards = Afterwards(self.survey, neighbours, others, self.aliases)
         self.kept: Kept | None = None
         self.values_of_class: tuple[ast.expr | ast.alias, ...] | None = None
         self.is_decided = False

@@ -53,7 +53,7 @@ class Encoded:
     def __init__(self, content: bytes) -> None:
         try:
             self._encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-            self.text = content.decode(self._encoding)
+            self.text: str = content.decode(self._encoding)
         except (SyntaxError, UnicodeError, LookupError) as error:
             raise UnreadableError(f"cannot be decoded: {error}") from None
         if self.encode(self.text) != content:
@@ -80,9 +80,9 @@ class SourceText:
     """
 
     def __init__(self, text: str) -> None:
-        self.utf8 = text.encode("utf-8", "surrogatepass")
+        self.utf8: bytes = text.encode("utf-8", "surrogatepass")
         try:
-            self.tree = parse(text)
+            self.tree: ast.Module = parse(text)
         except BROKEN as error:
             raise UnreadableError(f"is not Python 3: {error}") from None
         lines = self.utf8.splitlines(keepends=True)
@@ -217,8 +217,8 @@ class NotebookText:
             raise UnreadableError(str(error)) from None
         if self._encoded(self._json) != content:
             raise UnreadableError("cannot be written back as it was")
-        self.source = SourceText(self._cells.text)
-        self.unread = self._cells.unread
+        self.source: SourceText = SourceText(self._cells.text)
+        self.unread: tuple[tuple[int, str], ...] = self._cells.unread
         self._pieces = [*_code_cells(whole)]
         # The lines of the original cells: magics are in them as they were.
         self._lines = [_LINE.findall("".join(piece.value for piece in pieces)) for pieces in self._pieces]

@@ -317,7 +317,7 @@ class Neighbours:
     """
 
     def __init__(self, file: str | None, top: str = "") -> None:
-        self.folder = None if file is None else os.path.dirname(absolute(file))
+        self.folder: str | None = None if file is None else os.path.dirname(absolute(file))
         self._roots = [] if self.folder is None else _roots(self.folder, top)
 
     def module(self, name: str, level: int) -> str | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mpls.names import Name, named
 from mpls.optimizer_members import SCALING_METHODS
 from mpls.program.meaning import NOTHING, Meanings
-from mpls.program.scopes import Binding, Chain, Function, Member, Region, types_asked
+from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, types_asked
 from mpls.program.tables import OPTIMIZERS, is_in
 
 __all__ = [
@@ -140,7 +140,7 @@ class Objects:
         self, meanings: Meanings, has_own_members: bool, is_set: frozenset[bytes], *, is_only: bool = False
     ) -> None:
         self._is_only = is_only
-        self.survey = meanings.survey
+        self.survey: Survey = meanings.survey
         self._meanings = meanings
         self._has_own_members = has_own_members
         self._is_set = is_set

@@ -35,7 +35,7 @@ from mpls.program.notebooks import MAX_NOTEBOOK_BYTES, Notebook, notebook
 from mpls.program.releases import Releases, arm_of_every_release
 from mpls.program.scopes import Statement, Survey
 from mpls.program.signs import signs_of
-from mpls.program.uses import FileUses, Uses, Where, modules_of, uses_in
+from mpls.program.uses import FileUses, Sign, Uses, Where, modules_of, uses_in
 
 __all__ = ["Found", "Program", "Reading", "Tree", "Unread", "folders_of"]
 
@@ -84,11 +84,11 @@ class _File:
     """
 
     def __init__(self, folder: Folder | None, relative: str, package: str, content: bytes) -> None:
-        self.key = relative if folder is None else os.path.join(folder.path, relative)
+        self.key: str = relative if folder is None else os.path.join(folder.path, relative)
         self.package = package
-        self.shown = printable(relative) if folder is None else folder.shown(relative)
-        self.size = len(content)
-        self.reason = f"is larger than {MAX_FILE_BYTES} bytes" if len(content) > MAX_FILE_BYTES else ""
+        self.shown: str = printable(relative) if folder is None else folder.shown(relative)
+        self.size: int = len(content)
+        self.reason: str = f"is larger than {MAX_FILE_BYTES} bytes" if len(content) > MAX_FILE_BYTES else ""
         self.imported: list[_Imported] = []
         self.added: list[str] = []
         self.links: dict[str, str] | None = None
@@ -138,7 +138,7 @@ class Tree:
         self._set: set[bytes] = set()
         self._unsearched: list[_File] = []
         self.linked: weakref.WeakSet[_Linked] = weakref.WeakSet()
-        self.shared = _Linked(self, {}, {}, None)
+        self.shared: _Linked = _Linked(self, {}, {}, None)
 
     # Files.
 
@@ -465,8 +465,8 @@ class Program:
     def __init__(self, tree: Tree, max_bytes: int = MAX_BYTES) -> None:
         self.sources: list[Source] = []
         self.unread: list[tuple[str, str]] = []
-        self.is_whole = True
-        self.bytes_read = 0
+        self.is_whole: bool = True
+        self.bytes_read: int = 0
         self._tree = tree
         self._max_bytes = max_bytes
         self._known: dict[tuple[str, str], Source | None] = {}
@@ -631,9 +631,9 @@ class Reading:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.uses = program.uses()
+        self.uses: Uses = program.uses()
         self._pins = pins_of(program.sources[0].roots if program.sources else ())
-        self.signs = [*signs_of(self.uses), *self._pins]
+        self.signs: list[Sign] = [*signs_of(self.uses), *self._pins]
 
     def decide(self, keras: int | None = None) -> Decision:
         """Decide which options the source shows that the program needs; none if it was too large to be read as a whole.

@@ -326,7 +326,7 @@ class _Walker:
 
     def __init__(self) -> None:
         self._regions: list[Region] = []
-        self.module = self._new_region(None)
+        self.module: Region = self._new_region(None)
         self.bound: set[str] = set()
         self.members: list[Member] = []
         self.imports: list[Import] = []
@@ -614,7 +614,7 @@ class Survey(_Walker):
         self.loose: list[Member] = []
         self.asserts: list[tuple[ast.expr, Statement, Region]] = []
         self.type_comparisons: list[tuple[ast.Compare, Statement, Region]] = []
-        self.is_cut = False
+        self.is_cut: bool = False
         self._choice: Choice | None = None
         self.chains: list[Chain] = []
         self.reads: list[Member] = []

@@ -274,6 +274,8 @@ class Uses(FileUses):
     """
 
     files: Sequence[tuple[FileUses, bool, frozenset[str]]] = ()
+    defined: frozenset[str] = frozenset()
+    is_eager: bool = False
 
     def __post_init__(self) -> None:
         for file, is_always, unused in self.files:
@@ -283,17 +285,17 @@ class Uses(FileUses):
             ) -> bool:
                 return certain and never.isdisjoint(each.inside)
 
-            self.uses += [each if runs(each) else each._replace(is_certain=False) for each in file.uses]
-            self.accesses += [each if runs(each) else each._replace(is_certain=False) for each in file.accesses]
-            self.classes += [each if runs(each) else each._replace(is_certain=False) for each in file.classes]
-            self.same += [each for each in file.same if each.is_certain and runs(each)]
-            self.for_tf_2 += [each for each in file.for_tf_2 if each.is_certain and runs(each)]
-            self.scales += [each for each in file.scales if each.is_certain and runs(each)]
-            self.type_is += filter(runs, file.type_is)
-            self.checked += file.checked
-            self.returns += file.returns
-            self.defined |= file.defined
-            self.is_eager |= file.is_eager
+            self.uses.extend(each if runs(each) else each._replace(is_certain=False) for each in file.uses)
+            self.accesses.extend(each if runs(each) else each._replace(is_certain=False) for each in file.accesses)
+            self.classes.extend(each if runs(each) else each._replace(is_certain=False) for each in file.classes)
+            self.same.extend(each for each in file.same if each.is_certain and runs(each))
+            self.for_tf_2.extend(each for each in file.for_tf_2 if each.is_certain and runs(each))
+            self.scales.extend(each for each in file.scales if each.is_certain and runs(each))
+            self.type_is.extend(filter(runs, file.type_is))
+            self.checked.extend(file.checked)
+            self.returns.extend(file.returns)
+            self.defined = self.defined | file.defined
+            self.is_eager = self.is_eager or file.is_eager
 
 
 def modules_of(package: str, module: str, level: int, name: str | None) -> list[str]:

@@ -81,7 +81,9 @@ class Bundle:
             self._shards = _number_of_shards(table.pop(b"", b""))
             found = {key: _entry(value) for key, value in table.items()}
             self._slices = {key: each for key, each in found.items() if key.startswith(b"\0")}
-            self.entries = {key.decode("utf-8"): each for key, each in found.items() if key not in self._slices}
+            self.entries: dict[str, Entry] = {
+                key.decode("utf-8"): each for key, each in found.items() if key not in self._slices
+            }
         self._sizes: dict[int, int] = {}
         self._check_places(found)
 

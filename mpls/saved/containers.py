@@ -86,11 +86,11 @@ class Archive:
             self._members = {info.filename: info for info in members}
             if len(self._members) != len(members):
                 raise ValueError("two members have the same name")
-        self.left = limit - sum(info.file_size for info in members)
+        self.left: int = limit - sum(info.file_size for info in members)
         if self.left < 0:
             got = f"{limit - self.left} bytes"
             raise broken(path, "the archive", f"unpack to at most {limit} bytes", got, IF_TRUSTED)
-        self.names = tuple(name for name in self._members if not name.endswith("/"))
+        self.names: tuple[str, ...] = tuple(name for name in self._members if not name.endswith("/"))
 
     def read(self, name: str) -> bytes:
         """Return the content of a member, after checking its size and checksum."""

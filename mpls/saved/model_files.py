@@ -131,7 +131,7 @@ class ModelFile:
 class KerasArchive(ModelFile):
     """A `.keras` file. The constructor reads the JSON texts and checks all members; none gets a name on the disk."""
 
-    format = ".keras"
+    format: ModelFormat = ".keras"
 
     def __init__(self, path: str, file: FileIO) -> None:
         super().__init__(path, file)
@@ -146,15 +146,17 @@ class KerasArchive(ModelFile):
                     self._texts[name] = parse_json(path, name, archive.read(name))
                 elif name == ARCHIVE_WEIGHTS:
                     self._content = stack.enter_context(h5_content(place, archive.open(name), archive.left))
-                    self.has_wrapped_optimizer = f"{WRAPPED_VARS}/0" in self._content.datasets
+                    self.has_wrapped_optimizer: bool = f"{WRAPPED_VARS}/0" in self._content.datasets
                 elif name in (LEGACY_WEIGHTS, ARCHIVE_ARRAYS):
                     arrays = read_arrays(place, archive.open(name), archive.left)
-                    self.legacy_weights = arrays if name == LEGACY_WEIGHTS else self.legacy_weights
+                    self.legacy_weights: dict[str, Any] | Mapping[str, Any] | None = (
+                        arrays if name == LEGACY_WEIGHTS else self.legacy_weights
+                    )
                 else:
                     archive.check(name)
             self._stack = stack.pop_all()
         version = value_at(self._texts.get(ARCHIVE_METADATA), [KERAS_VERSION])
-        self.version = version if isinstance(version, str) else None
+        self.version: str | None = version if isinstance(version, str) else None
 
     @functools.cached_property
     def configs(self) -> dict[str, Any]:
@@ -213,14 +215,14 @@ class H5Model(ModelFile):
         is_of_weights: whether it holds weights only.
     """
 
-    format = "H5"
+    format: ModelFormat = "H5"
 
     def __init__(self, path: str, file: FileIO) -> None:
         super().__init__(path, file)
         with ExitStack() as stack:
-            self.content = stack.enter_context(h5_content(path, file))
-            self.version = self.content.text(KERAS_VERSION)
-            self.is_of_weights = not self.content.has(MODEL_CONFIG)
+            self.content: H5Content = stack.enter_context(h5_content(path, file))
+            self.version: str | None = self.content.text(KERAS_VERSION)
+            self.is_of_weights: bool = not self.content.has(MODEL_CONFIG)
             self._stack = stack.pop_all()
 
     @functools.cached_property

@@ -17,6 +17,7 @@ from mpls.formats.file_kinds import (
     TRAINING_CONFIG,
     TRAINING_OPTIMIZER,
     VARIABLES,
+    ModelFormat,
 )
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.record import FileRecord, LossScaleRecord, OptimizerRecord
@@ -34,7 +35,7 @@ from mpls.saved.plain_numbers import good_steps_of_variable
 class SavedModel(ModelFile):
     """A SavedModel folder, whose graph and Keras metadata the constructor parses."""
 
-    format = "SavedModel"
+    format: ModelFormat = "SavedModel"
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

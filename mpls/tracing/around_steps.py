@@ -37,7 +37,7 @@ class Step:
 
     def __init__(self, wrapper: Any, pairs: Any, state: Any, loss: Any, about: Any, take: Any) -> None:
         self.wrapper = wrapper
-        self.pairs = [(grad, variable) for grad, variable in pairs if grad is not None]
+        self.pairs: list[tuple[Any, Any]] = [(grad, variable) for grad, variable in pairs if grad is not None]
         self.state = state
         self.loss = loss
         self.about = about
@@ -193,7 +193,7 @@ class GraphNote:
         self._nonfinite = nonfinite
         self._groups = groups_of_gradients(step.pairs)
         has_large = any(is_large(sizes_of(variable.shape)) for _, variable in step.pairs)
-        self.measures_first = has_large and not recorder.is_always_due
+        self.measures_first: bool = has_large and not recorder.is_always_due
         self._found: Any = None
         self.reads_by_python = False
 

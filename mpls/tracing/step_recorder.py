@@ -58,9 +58,11 @@ class Series:
         self.step = 0
         self.offset = self.last_count = 0
         names = [each["name"] for each in about["variables"]]
-        self.measured = [at for at, name in enumerate(names) if pattern is None or fnmatch.fnmatchcase(name, pattern)]
+        self.measured: list[int] = [
+            at for at, name in enumerate(names) if pattern is None or fnmatch.fnmatchcase(name, pattern)
+        ]
         self.told = about
-        self.about = dict(about, variables=[about["variables"][at] for at in self.measured])
+        self.about: dict[str, Any] = dict(about, variables=[about["variables"][at] for at in self.measured])
 
 
 class Reading:

@@ -41,7 +41,7 @@ class TraceWriter:
 
     def __init__(self, path: str, head: Any, force: bool) -> None:
         self.path = path
-        self.rows = 0
+        self.rows: int = 0
         self._force = force
         if not path.strip():
             raise CannotTraceError("the name of the trace is empty; give the name of a file")
@@ -52,7 +52,7 @@ class TraceWriter:
         try:
             # The program may change its directory.
             self._place = os.path.join(os.getcwd(), path)
-            self.part = f"{self._place}.part-{os.getpid()}"
+            self.part: str = f"{self._place}.part-{os.getpid()}"
             self._file = open(self.part, "w", newline="\n")  # noqa: SIM115
         except OSError as error:
             raise CannotTraceError(f"{path} cannot be written: {error.strerror}") from None

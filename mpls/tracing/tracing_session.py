@@ -49,7 +49,7 @@ class TracingSession:
     def __init__(self, writer: TraceWriter, options: Any, prefix: str, more: Any = None) -> None:
         self._writer = writer
         self._recorder = StepRecorder(self._writer, options["every"], options["steps"], options["variables"])
-        self.recording = Recording(self._recorder, self.say, more)
+        self.recording: Recording = Recording(self._recorder, self.say, more)
         self._prefix = prefix
         self._seed = options["seed"]
 

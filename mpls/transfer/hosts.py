@@ -82,8 +82,8 @@ class Host:
     def __init__(self, optimizer: Any, inner: Any) -> None:
         self.optimizer = optimizer
         self.inner = inner
-        self.algorithm = _algorithm_of(inner)
-        self.state = algorithms.state_of(self.algorithm)
+        self.algorithm: str = _algorithm_of(inner)
+        self.state: str | None = algorithms.state_of(self.algorithm)
 
     @property
     def wrapper(self) -> Any:
@@ -201,7 +201,7 @@ class _GetSlotHost(Host):
 class V1Host(_GetSlotHost):
     """Optimizers of `tf.compat.v1.train`."""
 
-    family = "v1"
+    family: Family = "v1"
 
     @property
     def iterations(self) -> Any:
@@ -223,7 +223,7 @@ class V1Host(_GetSlotHost):
 class LegacyHost(_GetSlotHost):
     """Legacy optimizers of tf_keras."""
 
-    family = "legacy"
+    family: Family = "legacy"
 
     @property
     def iterations(self) -> Any:
@@ -316,7 +316,7 @@ class _SlotListHost(Host):
 class NewHost(_SlotListHost):
     """New optimizers of tf_keras."""
 
-    family = "new"
+    family: Family = "new"
 
     def _index(self, variable: Any) -> int:
         return index_of(self.inner, variable)
@@ -341,7 +341,7 @@ class NewHost(_SlotListHost):
 class Keras3Host(_SlotListHost):
     """Optimizers of Keras 3."""
 
-    family = "keras3"
+    family: Family = "keras3"
 
     def _index(self, variable: Any) -> int:
         return index_of(self.inner, variable)

@@ -112,6 +112,16 @@ def pyright_errors() -> Errors:
     return dict(found)
 
 
+def unknown_types() -> set[str]:
+    """Return the names of mpls whose types pyright does not know, or could know in another way than mypy."""
+    # It asks the first interpreter of the path.
+    path = f"{environment() / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    command = ["env", f"PATH={path}", sys.executable, "-m", "pyright", "--outputjson", "--ignoreexternal"]
+    report = json.loads(run([*command, "--verifytypes", "mpls"], environment(), expected=(0, 1)))
+    symbols = report["typeCompleteness"]["symbols"]
+    return {each["name"] for each in symbols if not each["isTypeKnown"] or each["isTypeAmbiguous"]}
+
+
 def expected_errors(checker: str) -> Errors:
     """Return what the programs say that it finds, by comments `# error: codes of mypy | codes of pyright`."""
     found: Errors = {}

@@ -233,14 +233,14 @@ class Keras3Adapter(FamilyMembers, _Native):
 
     # Attributes of the wrapped optimizer.
 
-    built = delegated("built", "Whether the variables of the wrapped optimizer have been created.")
-    weight_decay = delegated("weight_decay", "The weight decay of the wrapped optimizer, a float, or None.")
-    use_ema = delegated("use_ema", "Whether the weights are averaged.")
-    ema_momentum = delegated("ema_momentum", "The momentum of that average, a float.")
-    ema_overwrite_frequency = delegated(
+    built: Any = delegated("built", "Whether the variables of the wrapped optimizer have been created.")
+    weight_decay: Any = delegated("weight_decay", "The weight decay of the wrapped optimizer, a float, or None.")
+    use_ema: Any = delegated("use_ema", "Whether the weights are averaged.")
+    ema_momentum: Any = delegated("ema_momentum", "The momentum of that average, a float.")
+    ema_overwrite_frequency: Any = delegated(
         "ema_overwrite_frequency", "Every how many steps the weights become their average, an int, or None."
     )
-    gradient_accumulation_steps = delegated(
+    gradient_accumulation_steps: Any = delegated(
         "gradient_accumulation_steps", "Over how many steps gradients are averaged, an int, or None."
     )
 

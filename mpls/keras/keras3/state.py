@@ -34,8 +34,8 @@ class BackendVariable:
 
     def __init__(self, variable: Any) -> None:
         self.variable = variable
-        self.dtype = tf.as_dtype(keras.backend.standardize_dtype(variable.dtype))
-        self.shape = tuple(variable.shape)
+        self.dtype: tf.DType = tf.as_dtype(keras.backend.standardize_dtype(variable.dtype))
+        self.shape: tuple[int, ...] = tuple(variable.shape)
 
     def numpy(self) -> Any:
         """Return the value, a NumPy array."""
@@ -69,7 +69,7 @@ class BackendRecord(StepRecord):
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
-        self.of_backend = counters(dict.fromkeys(COUNTS, 0))
+        self.of_backend: dict[str, Any] = counters(dict.fromkeys(COUNTS, 0))
 
     def counter(self, name: str) -> Any:
         """Return a counter, a scalar int32 Keras variable."""
