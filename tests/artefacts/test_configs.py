@@ -194,7 +194,7 @@ HOSTILE: list[tuple[str, Any, type[Exception], str]] = [
         "scale_unknown_setting",
         {**OLD, "loss_scale": {"class_name": "DynamicLossScale", "config": {"growth": 2}}},
         TypeError,
-        "loss_scale must have the settings of a DynamicLossScale",
+        "DynamicLossScale: a keyword must be the name of an argument; got growth=2",
     ),
     ("name_number", {**K3, "name": 5}, ValueError, "name must be a string"),
     ("clipping_wrapper", {**K3, "clipnorm": 1.0}, ValueError, "clipnorm must be a setting of the inner"),

@@ -466,8 +466,8 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(lines[:4], ["{True}", "True True", "True True", "True"])
         self.assertEqual(lines[4], "[] tensorflow False")
 
-    @pytest.mark.programs
     @parameterized.expand([("as_of='2.3'", "2.3", True), ("as_of='2.3', keras=3", "2.3", False), ("", "2.2", True)])
+    @pytest.mark.programs
     def test_what_a_program_installs_leaves_the_options_that_it_does_not_give(
         self, given: str, as_of: str, is_legacy: bool
     ) -> None:
