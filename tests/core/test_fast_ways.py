@@ -20,6 +20,7 @@ import mpls.keras
 import mpls.v1
 from mpls.core import fast, gradients
 from mpls.core.gradients import all_finite, unscale_gradients
+from mpls.errors import ArgumentValueError
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
@@ -391,6 +392,38 @@ class GivenGradientsTest(unittest.TestCase):
 
 class GatesTest(unittest.TestCase):
     """In a session no op of the optimizer runs in a step that is skipped, whatever the op is made of."""
+
+    @parameterized.expand([("list", True), ("function", True), ("tensor", False)])
+    def test_variables_that_an_optimizer_makes_in_its_step(self, kind: str, works: bool) -> None:
+        v1 = tf.compat.v1
+
+        class Averaging(v1.train.GradientDescentOptimizer):
+            def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
+                firsts = {
+                    "list": lambda: [0.0],
+                    "function": lambda: lambda: tf.zeros([1]),
+                    "tensor": lambda: tf.zeros([1]),
+                }
+                with tf.name_scope("averages"):
+                    average = v1.Variable(firsts[kind](), name="average", trainable=False, use_resource=True)
+                step = super().apply_gradients(grads_and_vars, global_step, name)
+                return tf.group(step, average.assign_add([1.0]))
+
+        with tf.Graph().as_default(), v1.Session() as session, tf.name_scope("training"):
+            weight = v1.get_variable("weight", initializer=[4.0], use_resource=True)
+            factor = v1.placeholder(tf.float32, [])
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(Averaging(1), mpls.v1.DynamicLossScale(8, 2))
+            if not works:
+                with self.assertRaisesRegex(ArgumentValueError, "initial_value of a variable must not be a tensor"):
+                    opt.minimize(factor * tf.reduce_sum(weight))
+                return
+            step = opt.minimize(factor * tf.reduce_sum(weight))
+            (average,) = (each for each in v1.global_variables() if "average" in each.name)
+            self.assertEqual(average.name, "training/averages/average:0")
+            session.run(v1.global_variables_initializer())
+            for value in (1.0, float("nan"), 1.0):
+                session.run(step, {factor: value})
+            self.assertEqual(session.run([average, weight]), [[2.0], [2.0]])
 
     @parameterized.expand(
         [
