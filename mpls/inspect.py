@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import textwrap
 from typing import Any
 
 from mpls.errors import SavedStateError, printable
@@ -13,6 +12,7 @@ from mpls.formats.algorithms import state_of
 from mpls.formats.families import FAMILY_MODULES, Family
 from mpls.formats.file_kinds import Format
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
+from mpls.progress import wrapped
 from mpls.saved.config_safety import NothingOwn
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.model_files import H5Model, ModelFile
@@ -21,8 +21,6 @@ from mpls.saved.reading import in_memory, opened_model, read
 __all__ = ["describe", "inspect", "text_of"]
 
 WHOLE, BROKEN, NOTHING = 0, 1, 2
-# The columns of the text, where words allow.
-_WIDTH = 100
 
 # The call that reads each format into the family that wrote it.
 _READERS: dict[Format, str] = {
@@ -204,13 +202,10 @@ def text_of(description: dict[str, Any]) -> str:
     if not description["optimizers"]:
         lines.append("  no optimizer: nothing to restore but weights")
     for optimizer in description["optimizers"]:
-        lines += [part for line in _lines(optimizer) for part in _wrapped(printable(f"  {line}"))]
+        for line in map(printable, _lines(optimizer)):
+            text = line.lstrip()
+            lines += wrapped(text, 2 + len(line) - len(text))
     return "\n".join(map(printable, lines))
-
-
-def _wrapped(line: str) -> list[str]:
-    rest = " " * (len(line) - len(line.lstrip()) + 4)
-    return textwrap.wrap(line, _WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def _lines(optimizer: dict[str, Any]) -> list[str]:

@@ -274,6 +274,7 @@ class Uses(FileUses):
     """
 
     files: Sequence[tuple[FileUses, bool, frozenset[str]]] = ()
+    # As in a file; declared again, as type checkers ask it of a class that assigns them.
     defined: frozenset[str] = frozenset()
     is_eager: bool = False
 
