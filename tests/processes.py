@@ -1,9 +1,11 @@
-"""The environment of the processes that tests start."""
+"""The environment of the processes that tests start, and what is released of the checkout."""
 
 from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Collection
 
 import mpls
@@ -42,3 +44,18 @@ def process_environment(
         variables: what is different from the environment of this process.
     """
     return {**os.environ, "PYTHONPATH": python_path(PACKAGE_ROOT, *paths, needs=needs), **variables}
+
+
+def build(source: pathlib.Path, target: pathlib.Path, *kinds: str) -> None:
+    """Build what is released of a checkout, `"sdist"` or `"wheel"`, into a folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(target), *(f"-t{kind}" for kind in kinds)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def share_packages(environment: pathlib.Path) -> pathlib.Path:
+    """Let a virtual environment find the packages of this one, after its own; return the folder of its own."""
+    (packages,) = environment.glob("lib/python*/site-packages")
+    others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages / "others.pth").write_text("\n".join(others) + "\n")
+    return packages

@@ -21,7 +21,7 @@ from parameterized import parameterized
 import mpls.keras
 import mpls.v1
 from tests.options.model import MAX, Model
-from tests.options.trainers import EAGER, MODES, REPLICAS, SESSION, SKIPS_COUNT, XLA
+from tests.options.trainers import EAGER, MODES, RATE, REPLICAS, SESSION, SKIPS_COUNT, XLA, over_keras
 
 v1 = tf.compat.v1
 
@@ -42,25 +42,16 @@ MOMENTS: dict[str, tuple[dict[str, Any], int, bool]] = {
 WHERE = ("everywhere", "first_part", "last_part")
 
 
-def _adam_of_v1(**settings: Any) -> Any:
-    loss_scale = mpls.v1.DynamicLossScale(SCALE, 2, **settings)
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.125), loss_scale, count_steps=True)
-
-
-def _keras(make: Callable[[], Any]) -> Callable[..., Any]:
-    def wrap(**settings: Any) -> Any:
-        return mpls.keras.LossScaleOptimizer(
-            make(), initial_scale=SCALE, dynamic_growth_steps=2, count_steps=True, **settings
-        )
-
-    return wrap
+def _adam_of_v1(initial: float, growth_steps: int, *, count_steps: bool, **settings: Any) -> Any:
+    loss_scale = mpls.v1.DynamicLossScale(initial, growth_steps, **settings)
+    return mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(RATE), loss_scale, count_steps=count_steps)
 
 
 FAMILIES: dict[str, Callable[..., Any]] = {
     "v1": _adam_of_v1,
-    "legacy": _keras(lambda: tf_keras.optimizers.legacy.Adam(0.125)),
-    "new": _keras(lambda: tf_keras.optimizers.Adam(0.125, use_ema=True)),
-    "keras3": _keras(lambda: keras.optimizers.Adam(0.125, use_ema=True)),
+    "legacy": over_keras(tf_keras.optimizers.legacy.Adam),
+    "new": over_keras(lambda rate: tf_keras.optimizers.Adam(rate, use_ema=True)),
+    "keras3": over_keras(lambda rate: keras.optimizers.Adam(rate, use_ema=True)),
 }
 
 
@@ -73,7 +64,7 @@ class Training:
         if mode == SESSION:
             stack.enter_context(tf.Graph().as_default())
         with self._strategy.scope() if self._strategy else contextlib.nullcontext():
-            self.opt = FAMILIES[family](**settings)
+            self.opt = FAMILIES[family](SCALE, 2, count_steps=True, **settings)
             self._variables = [self._variable(name, shape) for name, shape in SHAPES.items()]
             if family == "keras3":
                 self.opt.build(self._variables)

@@ -51,7 +51,9 @@ def _experimental(initial: float, growth_steps: int, **settings: Any) -> Any:
         return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
 
 
-def _keras(make: Callable[[float], Any]) -> Callable[..., Any]:
+def over_keras(make: Callable[[float], Any]) -> Callable[..., Any]:
+    """Return what makes a wrapper from an initial scale, growth steps and options, over what takes a learning rate."""
+
     def wrap(initial: float, growth_steps: int, **settings: Any) -> Any:
         return mpls.keras.LossScaleOptimizer(
             make(RATE), initial_scale=initial, dynamic_growth_steps=growth_steps, **settings
@@ -62,9 +64,9 @@ def _keras(make: Callable[[float], Any]) -> Callable[..., Any]:
 
 FAMILIES: dict[str, Callable[..., Any]] = {
     "v1": _v1,
-    "legacy": _keras(tf_keras.optimizers.legacy.SGD),
-    "new": _keras(tf_keras.optimizers.SGD),
-    "keras3": _keras(keras.optimizers.SGD),
+    "legacy": over_keras(tf_keras.optimizers.legacy.SGD),
+    "new": over_keras(tf_keras.optimizers.SGD),
+    "keras3": over_keras(keras.optimizers.SGD),
     "experimental": _experimental,
 }
 # Whether a skipped step advances the counter where nobody has said so.

@@ -6,7 +6,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import unittest
@@ -16,16 +15,13 @@ from typing import ClassVar
 import pytest
 from parameterized import parameterized
 
-from tests.processes import ROOT
+from tests.processes import ROOT, build, share_packages
 
 pytestmark = pytest.mark.programs
 
 
-def build(source: pathlib.Path, target: pathlib.Path, kind: str) -> pathlib.Path:
-    """Build what is released of a folder, and return the path of the file."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def built(source: pathlib.Path, target: pathlib.Path, kind: str) -> pathlib.Path:
+    build(source, target, kind)
     (path,) = target.iterdir()
     return path
 
@@ -37,19 +33,17 @@ class FirstMinutesTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="mpls-first-minutes-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        with tarfile.open(build(ROOT, cls.folder / "sdist", "sdist")) as source:
+        with tarfile.open(built(ROOT, cls.folder / "sdist", "sdist")) as source:
             source.extractall(cls.folder / "source", filter="data")
         (cls.source,) = (cls.folder / "source").iterdir()
-        cls.wheel = build(cls.source, cls.folder / "wheel", "wheel")
+        cls.wheel = built(cls.source, cls.folder / "wheel", "wheel")
         cls.home = cls.folder / "home"
         cls.home.mkdir()
         venv.create(cls.folder / "venv", with_pip=True)
         cls.commands = cls.folder / "venv" / "bin"
         cls.run_command("pip", "install", "--quiet", "--no-index", "--no-deps", str(cls.wheel))
         # What mpls needs is not downloaded again.
-        (packages,) = (cls.folder / "venv").glob("lib/python*/site-packages")
-        others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-        (packages / "others.pth").write_text("\n".join(others) + "\n")
+        share_packages(cls.folder / "venv")
 
     @classmethod
     def run_command(cls, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +55,7 @@ class FirstMinutesTest(unittest.TestCase):
         return done
 
     def test_the_wheel_of_the_sdist_is_that_of_the_checkout(self) -> None:
-        again = build(ROOT, self.folder / "again", "wheel")
+        again = built(ROOT, self.folder / "again", "wheel")
         self.assertEqual(again.name, self.wheel.name)
         self.assertEqual(again.read_bytes(), self.wheel.read_bytes())
 

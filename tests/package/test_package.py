@@ -6,7 +6,6 @@ import ast
 import email
 import pathlib
 import re
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -20,6 +19,7 @@ import pytest
 from parameterized import parameterized
 
 import mpls
+from tests.processes import build
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -45,9 +45,7 @@ class PackageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", folder]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
+            build(ROOT, pathlib.Path(folder), "sdist", "wheel")
             (path,) = pathlib.Path(folder).glob("*.whl")
             with zipfile.ZipFile(path) as wheel:
                 cls.wheel = {name: wheel.read(name) for name in wheel.namelist()}

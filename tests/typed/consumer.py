@@ -16,6 +16,8 @@ import zipfile
 from collections import defaultdict
 from typing import Any
 
+from tests.processes import build, share_packages
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = HERE / "programs"
@@ -34,24 +36,16 @@ def environment() -> pathlib.Path:
     """Return a folder with a virtual environment that has the wheel, and the packages that this one has."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="mpls-consumer-"))
     venv.create(folder / "venv", with_pip=False)
-    packages = next((folder / "venv").glob("lib/python*/site-packages"))
-    with zipfile.ZipFile(build_wheel(folder)) as wheel:
-        wheel.extractall(packages)
-    # The environment's own packages go before them.
-    others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (packages / "others.pth").write_text("\n".join(others) + "\n")
+    build(ROOT, folder, "wheel")
+    (path,) = folder.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        wheel.extractall(share_packages(folder / "venv"))
     shutil.copytree(PROGRAMS, folder / "programs")
     settings = SETTINGS.search((ROOT / "docs" / "libraries.md").read_text())
     assert settings is not None
     (folder / "programs" / "mypy.ini").write_text(settings["mypy"])
     (folder / "programs" / "pyrightconfig.json").write_text(settings["pyright"])
     return folder
-
-
-def build_wheel(folder: pathlib.Path) -> pathlib.Path:
-    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], ROOT, expected=(0,))
-    (wheel,) = folder.glob("*.whl")
-    return wheel
 
 
 def python() -> str:
