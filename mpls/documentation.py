@@ -180,8 +180,8 @@ def name_page(row: Name) -> str:
 
 
 def search(words: str) -> list[Section]:
-    """Return the sections that contain all words, or words that begin with them; the best first."""
-    wanted = [re.compile(rf"(?<![a-z]){re.escape(word)}", re.IGNORECASE) for word in re.findall(r"[\w.]+", words)]
+    """Return the sections that contain words, or words that begin with them; those with all words first."""
+    wanted = _patterns(words)
     titles = {section.page: section.title for section in sections() if section.level == 1}
     found = []
     for place, section in enumerate(sections()):
@@ -190,26 +190,42 @@ def search(words: str) -> list[Section]:
             20 * bool(word.search(section.title))
             + 3 * bool(word.search(titles[section.page]))
             + min(len(word.findall(body)), 9)
-            for word in wanted
+            for word in wanted.values()
         ]
-        is_there = all(word.search(section.title) or word.search(body) for word in wanted)
-        if wanted and is_there:
-            found.append((-sum(scores), place, section))
-    return [section for _, _, section in sorted(found, key=lambda each: each[:2])]
+        lacking = _lacking(section, wanted)
+        if len(lacking) < len(wanted):
+            found.append((len(lacking), -sum(scores), place, section))
+    return [section for *_, section in sorted(found, key=lambda each: each[:3])]
+
+
+def _patterns(words: str) -> dict[str, re.Pattern[str]]:
+    found = re.findall(r"[\w.]+", words.lower())
+    return {word: re.compile(rf"(?<![a-z]){re.escape(word)}", re.IGNORECASE) for word in found}
+
+
+def _lacking(section: Section, wanted: dict[str, re.Pattern[str]]) -> list[str]:
+    text = "\n".join((section.title, *section.own_lines[1:]))
+    return [word for word, pattern in wanted.items() if not pattern.search(text)]
 
 
 def _found(words: str) -> str | None:
     hits = search(words.replace("-", " "))
     if not hits:
         return None
-    number = f"{len(hits)} section{'s' * (len(hits) > 1)}"
+    wanted = _patterns(words.replace("-", " "))
+    complete = sum(not _lacking(hit, wanted) for hit in hits)
+    number = f"{complete or 'no'} section{'s' * (complete != 1)} with {printable(repr(words))}"
+    some = f", {len(hits) - complete} with some of the words" if len(hits) > complete else ""
     best = f"; the best {_HITS}" if len(hits) > _HITS else ""
-    lines = [f"{number} with {printable(repr(words))}{best}:", ""]
-    first = re.findall(r"[\w.]+", words)[0].lower()
+    lines = [f"{number}{some}{best}:", ""]
     for hit in hits[:_HITS]:
+        lacking = _lacking(hit, wanted)
+        first = next(word for word in wanted if word not in lacking)
         line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
         shown = re.sub(r"[*`|]|<!--.*?-->", "", _readable(line)).strip()
-        lines += [f"mpls docs {hit.anchor}", "    " + textwrap.shorten(f"{hit.title}: {shown}", 96, placeholder=" …")]
+        note = f"(without {', '.join(lacking)}) " if lacking else ""
+        text = textwrap.shorten(f"{note}{hit.title}: {shown}", 96, placeholder=" …")
+        lines += [f"mpls docs {hit.anchor}", f"    {text}"]
     return "\n".join(lines)
 
 

@@ -206,7 +206,7 @@ class FixedLossScaleManager(LossScaleManager):
 
 
 class ExponentialUpdateLossScaleManager(LossScaleManager):
-    """A loss scale that grows after steps with finite gradients, and shrinks after several without.
+    """A loss scale that grows after steps with finite gradients, and shrinks after steps with non-finite gradients.
 
     Examples:
         >>> import tensorflow as tf
@@ -220,16 +220,16 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         12.8
         25.6
 
-    After `incr_every_n_steps` finite steps in a row it is multiplied by `incr_ratio`, unless the product exceeds the
-    range of float32. After `decr_every_n_nan_or_inf` non-finite steps it is multiplied by `decr_ratio`, but not below
-    1; these steps need not be in a row, but when growth is due, their count starts again from 0.
+    After `incr_every_n_steps` finite steps in a row, the scale is multiplied by `incr_ratio`, unless the product is
+    infinite in float32. After `decr_every_n_nan_or_inf` non-finite steps, the scale is multiplied by `decr_ratio`, but
+    does not fall below 1. These steps need not be in a row. A growth of the scale resets their count.
 
     Args:
-        init_loss_scale: the scale to start from, positive.
-        incr_every_n_steps: finite steps in a row after which it grows.
-        decr_every_n_nan_or_inf: non-finite steps after which it shrinks.
-        incr_ratio: the factor by which it grows.
-        decr_ratio: the factor by which it shrinks.
+        init_loss_scale: the scale of the first step, positive.
+        incr_every_n_steps: number of finite steps in a row after which the scale grows.
+        decr_every_n_nan_or_inf: number of non-finite steps after which the scale shrinks.
+        incr_ratio: the factor by which the scale grows.
+        decr_ratio: the factor by which the scale shrinks.
         min_scale: as in `mpls.keras`.
         max_scale: as in `mpls.keras`.
         consecutive_hysteresis: as in `mpls.keras`.
@@ -237,15 +237,15 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
     Raises:
         ValueError: a scale or a ratio is NaN, infinite, zero or negative; or the bounds exclude each other or the
             initial scale.
-        TypeError: an argument has another type.
+        TypeError: an argument has a wrong type.
 
     Reproduces:
-        `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. The arguments after
-        `decr_ratio` are of mpls.
+        `tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager`, TF 1.13 to 1.15. TensorFlow does not have the
+        arguments after `decr_ratio`.
     """
 
-    min_scale: ReadOnly = _bound("min_scale", "The floor of a shrinking scale, a Python float; read-only.")
-    max_scale: ReadOnly = _bound("max_scale", "The ceiling of a growing scale, a Python float; read-only.")
+    min_scale: ReadOnly = _bound("min_scale", "The number below which the scale does not shrink, a float; read-only.")
+    max_scale: ReadOnly = _bound("max_scale", "The number above which the scale does not grow, a float; read-only.")
     consecutive_hysteresis: ReadOnly = _bound(
         "consecutive_hysteresis", "Whether non-finite steps must be in a row; read-only."
     )

@@ -51,7 +51,7 @@ _PLACES = {
 
 
 class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
-    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss as a manager says.
+    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss with the scale of a manager.
 
     Examples:
         >>> import tensorflow as tf
@@ -67,24 +67,24 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         >>> float(weight)
         0.5
 
-    A step with a non-finite gradient is skipped, with a fixed scale too: variables, slots and `global_step` stay as
-    they are.
+    A step with a non-finite gradient is skipped, even if the scale is fixed: variables, slots and `global_step` do not
+    change.
 
     Args:
         opt: the optimizer to wrap.
-        loss_scale_manager: the manager that decides on the scale.
+        loss_scale_manager: the manager that has the scale.
         count_steps: as in `mpls.keras`.
         skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
         track_overflows: as in `mpls.keras`.
         max_consecutive_skips: as in `mpls.keras`.
         on_give_up: as in `mpls.keras`.
         check_unscaled: as in `mpls.keras`.
-        enabled: whether to scale the loss; if not, a step is that of `opt` alone, and the manager is not asked; see
+        enabled: whether to scale the loss; if not, the wrapper only calls `opt`, and not the manager; see
             `mpls docs disabling`.
 
     Raises:
-        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, or an option is out of its range.
-        TypeError: `loss_scale_manager` has no `get_loss_scale` and `update_loss_scale`; or an option is not a bool.
+        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, or an option is out of range.
+        TypeError: `loss_scale_manager` lacks `get_loss_scale` or `update_loss_scale`, or an option is not a bool.
 
     Reproduces:
         `tf.contrib.mixed_precision.LossScaleOptimizer`, TF 1.13 to 1.15. The original did not check its arguments,

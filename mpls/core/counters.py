@@ -129,7 +129,7 @@ def cause_of(facts: Facts) -> dict[Cause, Any]:
 
 @dataclass(frozen=True)
 class Stuck:
-    """What is known when an optimizer gives up; the argument of a function that is passed as `on_give_up`.
+    """The state of the training when an optimizer gives up; the argument of a function in `on_give_up`.
 
     Examples:
         >>> import tensorflow as tf
@@ -144,15 +144,15 @@ class Stuck:
         2 2 (32768.0, 16384.0) loss
 
     Attributes:
-        consecutive_skips: how many steps in a row were skipped.
-        nonfinite_losses: in how many of these steps a loss was not finite; None if no loss is known. A loss that may be
-            computed from non-finite gradients of the same step is not counted.
+        consecutive_skips: the number of steps in a row that were skipped.
+        nonfinite_losses: the number of these steps in which the loss was not finite; None if no loss is known. A loss
+            that is computed from non-finite gradients of the same step does not count.
         recent_scales: the scales of the last skipped steps, the latest last.
-        variables: the names of the variables whose gradients were not finite in the last of them.
-        cause: `'loss'` if the loss itself is broken; `'model'` if its gradients are; `'scale'` if the scale is too
-            high; `'unknown'` if the gradients are NaN and never infinite, above the lowest scale: the model may be
-            broken, or the scale too high.
-        at_floor: whether the scale cannot fall any more.
+        variables: the names of the variables whose gradients were not finite in the last skipped step.
+        cause: `'loss'` if the loss itself is not finite; `'model'` if the loss is finite but its gradients are not;
+            `'scale'` if the scale is too high; `'unknown'` if the gradients are NaN but never infinite, and the scale
+            is above its floor, so that the cause may be the model or the scale.
+        at_floor: whether the scale is at its floor and cannot fall further.
     """
 
     consecutive_skips: int

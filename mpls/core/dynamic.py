@@ -291,16 +291,20 @@ class SettingMembers:
     Setting one is the same as `configure` with that argument. In a graph they show what Python code has set last.
     """
 
-    growth_steps: Any = _setting("growth_steps", "Finite steps in a row after which the scale grows, a Python int.")
+    growth_steps: Any = _setting(
+        "growth_steps", "Number of finite steps in a row after which the scale grows, a Python int."
+    )
     growth_factor: Any = _setting("growth_factor", "The factor by which the scale grows, a Python float.")
     backoff_factor: Any = _setting("backoff_factor", "The factor by which the scale shrinks, a Python float.")
-    min_scale: Any = _setting("min_scale", "The floor of a shrinking scale, a Python float.")
-    max_scale: Any = _setting("max_scale", "The ceiling of a growing scale, a Python float.")
-    hysteresis: Any = _setting("hysteresis", "Non-finite steps after which the scale shrinks, a Python int.")
+    min_scale: Any = _setting("min_scale", "The number below which the scale does not shrink, a Python float.")
+    max_scale: Any = _setting("max_scale", "The number above which the scale does not grow, a Python float.")
+    hysteresis: Any = _setting("hysteresis", "Number of non-finite steps after which the scale shrinks, a Python int.")
     consecutive_hysteresis: ReadOnly = _fixed_setting(
-        "consecutive_hysteresis", "Whether these must be in a row; read-only."
+        "consecutive_hysteresis", "Whether the steps of `hysteresis` must be in a row, a Python bool; read-only."
     )
-    adjustable: ReadOnly = _fixed_setting("adjustable", "Whether `configure` reaches what is built already; read-only.")
+    adjustable: ReadOnly = _fixed_setting(
+        "adjustable", "Whether `configure` also changes existing functions and graphs, a Python bool; read-only."
+    )
 
 
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -322,7 +326,7 @@ else:
 
 
 class DynamicLossScale(SettingMembers, LossScale, _Base):
-    """A loss scale that grows while gradients stay finite and shrinks when they do not.
+    """A loss scale that grows while gradients are finite, and shrinks when they are not.
 
     Examples:
         >>> import tensorflow as tf
@@ -340,19 +344,20 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         >>> float(scale())
         0.25
 
-    Every `increment_period` finite steps in a row the scale is multiplied by `multiplier`, unless that leaves float32;
-    with `max_scale`, it then goes to `max_scale`.
-    At a step with a non-finite gradient it is divided by `multiplier`, not below 1, and the step is to be skipped.
+    After every `increment_period` finite steps in a row, the scale is multiplied by `multiplier`, unless the product is
+    infinite in float32. If the product is above `max_scale`, the scale becomes `max_scale`. After a step with a
+    non-finite gradient, the scale is divided by `multiplier`, but not below 1, and the step should be skipped.
 
-    The state, `current_loss_scale` (float32) and `good_steps` (int64), is created once for each graph
-    that uses the object. In eager mode it is created at first use, or when an optimizer around it is built, under the
-    current strategy.
+    The state consists of two variables, `current_loss_scale` (float32) and `good_steps` (int64). Each graph that uses
+    the object has its own state. In eager mode, the variables are created at first use, or when an optimizer around the
+    object is built, under the current strategy.
 
     Args:
-        initial_loss_scale: the scale to start from, positive. Too high is cheap, a few skipped steps; too low is slow
-            to grow. `'auto'` looks for the highest one in the first steps; see `mpls docs finding-the-scale`.
-        increment_period: finite steps in a row after which the scale grows; 1 or less means every step.
-        multiplier: the factor, positive.
+        initial_loss_scale: the scale of the first step, positive. If it is too high, a few steps are skipped; if it is
+            too low, it takes thousands of steps to grow. `'auto'` searches for the highest scale that does not
+            overflow; see `mpls docs finding-the-scale`.
+        increment_period: number of finite steps in a row after which the scale grows; 1 or less means every step.
+        multiplier: the factor by which the scale grows and shrinks, positive.
         min_scale: as in `mpls.keras`.
         max_scale: as in `mpls.keras`.
         growth_factor: as in `mpls.keras`; by default the multiplier.
@@ -362,14 +367,14 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         adjustable: as in `mpls.keras`.
 
     Raises:
-        ValueError: a number is out of its range; the bounds exclude each other or the initial scale; or `adjustable` is
-            set without factors, and `multiplier` is at most 1.
+        ValueError: a number is out of range; the bounds exclude each other or the initial scale; or `multiplier` is at
+            most 1, `adjustable` is set, and the factors are not.
         TypeError: an argument is not a number, or not a bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.DynamicLossScale`, TF 1.14 to 2.21, to the last bit of the scale.
-        There, the state belonged to the graph in which the object was built, and `update` in a replica context was an
-        AttributeError. The arguments after `multiplier` are of mpls.
+        In TensorFlow, the state belonged to the graph in which the object was created, and `update` in a replica
+        context raised an AttributeError. TensorFlow does not have the arguments after `multiplier`.
     """
 
     _initial_loss_scale: float
@@ -497,8 +502,8 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     def update(self, grads: Any) -> tuple[Any, tf.Tensor]:
         """Grow or shrink the scale, depending on whether every gradient is finite.
 
-        Under a strategy the gradients of all replicas are looked at, and all replicas get the same answer;
-        it may be called in a replica context and in a cross-replica context.
+        Under a strategy, the gradients of all replicas are checked, and all replicas get the same result. You can call
+        the method in a replica context and in a cross-replica context.
 
         Args:
             grads: nested structure of unscaled gradients, tensors or `tf.IndexedSlices` of any float dtype; None
@@ -604,7 +609,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     def get_config(self) -> dict[str, Any]:
         """Return `{'initial_loss_scale': float or 'auto', 'increment_period': int, 'multiplier': float}`.
 
-        Arguments beyond those of the originals are in it where they are not the defaults.
+        If an option of mpls is not the default, the dict has it too.
         """
         now = current_settings(self)
         values = (AUTO if self._searches else now.initial_scale, now.growth_steps, self._multiplier)
@@ -678,9 +683,9 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         return numbers[name] if name in numbers else getattr(now.settings, name)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale, for what is already built too; the counts of steps start anew.
+        """Set the current scale, also for existing functions and graphs, and reset the counts of steps.
 
-        A search by `initial_loss_scale='auto'` ends.
+        This ends a search of `initial_loss_scale='auto'`.
 
         Args:
             scale: the scale, between the bounds.
@@ -725,26 +730,25 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
         hysteresis: SupportsInt | None = None,
         session: Any = None,
     ) -> None:
-        """Change how the scale adapts from the next step on; the current scale is moved between new bounds.
+        """Change how the scale grows and shrinks, from the next step on; new bounds also apply to the current scale.
 
-        With `adjustable=True` this works everywhere, without a retrace: in eager mode, in functions that are already
-        traced, and in graphs that a session runs. Without it, the settings are constants of what is already built.
+        With `adjustable=True`, this also works for `tf.function`s that were traced and graphs that a session has run.
+        Without it, the settings are constants in existing functions and graphs.
 
         Args:
-            growth_steps: finite steps in a row after which the scale grows.
-            growth_factor: the factor by which it grows, above 1.
-            backoff_factor: the factor by which it shrinks, between 0 and 1.
-            min_scale: the least scale.
-            max_scale: the largest scale; the initial scale is moved between new bounds too.
-            hysteresis: non-finite steps after which the scale shrinks.
+            growth_steps: number of finite steps in a row after which the scale grows.
+            growth_factor: the factor by which the scale grows, above 1.
+            backoff_factor: the factor by which the scale shrinks, between 0 and 1.
+            min_scale: the lowest scale.
+            max_scale: the highest scale; new bounds also apply to the initial scale.
+            hysteresis: number of non-finite steps after which the scale shrinks.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Raises:
-            ValueError: a number is out of its range, or the bounds exclude each other; and then nothing has changed.
+            ValueError: a number is out of range, or the bounds exclude each other; nothing has changed then.
             TypeError: an argument is not a number.
-            RuntimeError: without `adjustable=True`, a graph or function is built already, or `hysteresis` needs a count
-                that the loss scale was made without; there is no session; or the call is made inside of a
-                `tf.function`.
+            RuntimeError: without `adjustable=True`, a graph or function exists already, or the loss scale was created
+                without the counter that `hysteresis` needs; there is no session; or the call is inside a `tf.function`.
 
         Examples:
             >>> import mpls.v1

@@ -278,7 +278,7 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
         return cls(**config)
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state as a small dict that `json` can write, for people who keep their own checkpoints.
+        """Return the state as a small dict that `json` can write.
 
         Args:
             session: in a v1 graph, the session that has the variables; by default the default one.
@@ -302,19 +302,19 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             return self._read_state_dict(session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state to what `state_dict` returned; nothing changes unless all of it is right.
+        """Set the state to a dict from `state_dict`; if any part of the dict is wrong, nothing changes.
 
-        Settings that decide on the next steps, and the scale of a fixed loss scale, must be those of this one; a dict
-        without them is taken as it is.
+        If the dict has the settings of a dynamic scale, they must be equal to the settings of this loss scale. A fixed
+        scale must be equal too.
 
         Args:
-            state: what `state_dict` of the same kind of loss scale returned; it is not changed.
+            state: a dict from `state_dict` of the same kind of loss scale.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Raises:
-            ValueError: it has other keys, belongs to another kind of loss scale, or holds numbers that none can have;
-                or the call is made in a replica context.
-            TypeError: it is not a dict.
+            ValueError: the dict has wrong keys or invalid numbers, or belongs to another kind of loss scale; or the
+                call is made in a replica context.
+            TypeError: `state` is not a dict.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
         Examples:
@@ -347,7 +347,7 @@ else:
 
 
 class FixedLossScale(LossScale, _FixedBase):
-    """A loss scale that never changes, and asks for no step to be skipped unless it is told to.
+    """A loss scale that never changes, and skips no step unless `skip_nonfinite` is set.
 
     Examples:
         >>> import tensorflow as tf

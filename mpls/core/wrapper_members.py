@@ -51,24 +51,26 @@ class Counted:
     _no_scaling: Any
 
     count_steps: ReadOnly = _option(
-        "count_steps", "Whether applied and skipped steps are counted; read-only, as the next ones."
+        "count_steps", "Whether applied and skipped steps are counted; read-only."
     )
     skip_counts_step: ReadOnly = _option(
-        "skip_counts_step", "Whether a skipped step advances the step counter; None by default."
+        "skip_counts_step", "Whether a skipped step advances the step counter, or None; read-only."
     )
     track_overflows: ReadOnly = _option(
-        "track_overflows", "Whether the variables whose gradients are not finite are counted."
+        "track_overflows", "Whether non-finite gradients are counted for each variable; read-only."
     )
     max_consecutive_skips: ReadOnly = _option(
-        "max_consecutive_skips", "How many steps in a row may be skipped, or None."
+        "max_consecutive_skips", "The number of steps in a row that may be skipped, or None; read-only."
     )
-    on_give_up: ReadOnly = _option("on_give_up", "What happens when more are: `'raise'`, `'warn'`, or a function.")
-    check_unscaled: ReadOnly = _option("check_unscaled", "Whether gradients decide about a step as they were unscaled.")
-    enabled: ReadOnly = _option("enabled", "Whether the loss is scaled, a Python bool, as the argument `enabled` says.")
+    on_give_up: ReadOnly = _option(
+        "on_give_up", "The reaction to more skipped steps: `'raise'`, `'warn'`, or a function; read-only."
+    )
+    check_unscaled: ReadOnly = _option("check_unscaled", "Whether unscaled gradients are checked; read-only.")
+    enabled: ReadOnly = _option("enabled", "Whether the loss is scaled, a Python bool; read-only.")
     skip_nonfinite: ReadOnly = read_only(
         "skip_nonfinite",
         lambda owner: not never_skips(owner._loss_scale),
-        "Whether steps with non-finite gradients are skipped, a Python bool; of a fixed scale, as the argument says.",
+        "Whether steps with non-finite gradients are skipped, a Python bool; read-only.",
     )
 
     def _count_with(self, options: StepOptions) -> None:
@@ -108,18 +110,14 @@ class Counted:
 
     @property
     def last_step_applied(self) -> Any:
-        """Whether the last step was applied, a scalar boolean tensor, with `count_steps=True`; false before any."""
+        """Whether the last step was applied, a boolean tensor, with `count_steps=True`; false before any step."""
         return self._needed("last_step_applied", "count_steps=True").last_step_applied()
 
     @property
     def unscaled_global_norm(self) -> Any:
         """The global norm of the gradients that were unscaled last, a scalar float32, with `check_unscaled=True`.
 
-        Read it in the graph, function, thread or replica that unscaled them.
-
-        Raises:
-            AttributeError: the optimizer was made without `check_unscaled=True`.
-            RuntimeError: no gradients were unscaled here.
+        Read it in the same graph, function, thread or replica; elsewhere, this is a `RuntimeError`.
         """
         record = self._needed("unscaled_global_norm", "check_unscaled=True", has=lambda each: each.unscaled is not None)
         assert record.unscaled is not None
@@ -133,17 +131,10 @@ class Counted:
         return norm
 
     def overflow_report(self, session: Any = None) -> OverflowReport:
-        """Return which variables had non-finite gradients, the worst first, with `track_overflows=True`.
+        """Return the variables that had non-finite gradients, the worst first, with `track_overflows=True`.
 
-        Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Returns:
-            A tuple of `Overflow(variable, count, last_step)`, which prints as a table.
-
-        Raises:
-            AttributeError: the optimizer does not track them.
-            RuntimeError: there is no session, or the call is inside of a `tf.function`.
+        The result is a tuple of `Overflow(variable, count, last_step)`, which prints as a table. In a v1 graph,
+        `session` is the session to read from. Inside a `tf.function`, the call is a `RuntimeError`.
         """
         record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
         assert record.overflows is not None
@@ -153,14 +144,10 @@ class Counted:
             return record.overflows.report(session)
 
     def check_skips(self, session: Any = None) -> None:
-        """Give up if more steps in a row were skipped than `max_consecutive_skips`; see `mpls docs giving-up`.
+        """Check whether more than `max_consecutive_skips` steps in a row were skipped; see `mpls docs giving-up`.
 
-        Args:
-            session: as in `overflow_report`.
-
-        Raises:
-            RuntimeError: a `TrainingStuckError`, if `on_give_up` is `'raise'`; or as in `overflow_report`.
-            AttributeError: the optimizer has no `max_consecutive_skips`.
+        If so, raise a `TrainingStuckError`, or do what `on_give_up` says. In a v1 graph, `session` is the session to
+        read from.
         """
         needs = "max_consecutive_skips=50"
         record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
@@ -222,50 +209,32 @@ class Restorable(SettingMembers):
     _restored_family: ClassVar[Family]
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state of the loss scale, not of the wrapped optimizer, as a small dict that `json` can write.
+        """Return the state of the loss scale, without the wrapped optimizer, as a small dict for `json`.
 
-        Args:
-            session: as in `set_scale`.
-
-        Returns:
-            `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float, 'growth_steps': int,
-            'multiplier': float}`, or `{'dynamic': False, 'scale': float}`; and what options of mpls add.
-
-        Raises:
-            RuntimeError: as in `set_scale`.
+        A dynamic scale gives `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float,
+        'growth_steps': int, 'multiplier': float}`, a fixed scale `{'dynamic': False, 'scale': float}`. Options of mpls
+        add keys. `session` is as in `set_scale`.
         """
         session = self._session_of_state(session)
         with in_graph_of(session):
             return with_counts(self._state_keeper().state_dict(session), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state of the loss scale to what `state_dict` returned; see `mpls docs files-of-ones-own`.
+        """Set the state of the loss scale to `state`, a dict from `state_dict` of an optimizer of any family.
 
-        Args:
-            state: what `state_dict` returned, of an optimizer of any family.
-            session: as in `set_scale`.
-
-        Raises:
-            ValueError: it is of another kind of loss scale or other settings, or has invalid numbers; nothing has
-                changed then.
-            TypeError: it is not a dict.
-            RuntimeError: as in `set_scale`.
+        If the kind of loss scale, the settings or the numbers do not fit, this is a `ValueError`, and nothing has
+        changed. `session` is as in `set_scale`. See `mpls docs files-of-ones-own`.
         """
         session = self._session_of_state(session)
         with in_graph_of(session):
             load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current dynamic scale.
+        """Set the current scale of a dynamic loss scale to `scale`, a number between the bounds.
 
-        Args:
-            scale: the scale, between the bounds.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: it is out of bounds; or the call is made in a replica context.
-            TypeError: it is not a number, or the loss scale is not dynamic.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+        In a v1 graph, `session` is the session that has the variables, by default the default session. Out of bounds
+        or in a replica context, the call is a `ValueError`; for a fixed scale, a `TypeError`; without a session or
+        inside a `tf.function`, a `RuntimeError`.
         """
         self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
 
@@ -281,21 +250,12 @@ class Restorable(SettingMembers):
         hysteresis: SupportsInt | None = None,
         session: Any = None,
     ) -> None:
-        """Change how the dynamic scale moves from the next step on; see `mpls docs bounds-and-dynamics`.
+        """Change how the dynamic scale grows and shrinks, from the next step on; see `mpls docs bounds-and-dynamics`.
 
-        Args:
-            growth_steps: `dynamic_growth_steps` of the constructor; the others have its names.
-            growth_factor: as there.
-            backoff_factor: as there.
-            min_scale: as there.
-            max_scale: as there.
-            hysteresis: as there.
-            session: as in `set_scale`.
-
-        Raises:
-            ValueError: a number is out of its range; nothing has changed then.
-            TypeError: an argument is not a number, or the loss scale is not dynamic.
-            RuntimeError: without `adjustable=True`, a graph or function is built already; or as in `set_scale`.
+        `growth_steps` is the argument `dynamic_growth_steps` of the constructor. `growth_factor`, `backoff_factor`,
+        `min_scale`, `max_scale` and `hysteresis` have the same names there. `session` and errors are as in
+        `set_scale`; nothing has changed then. Without `adjustable=True`, the call is a `RuntimeError` after a graph or
+        function was built.
         """
         self._dynamic_scale_for("configure").configure(
             growth_steps=growth_steps,

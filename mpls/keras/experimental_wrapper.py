@@ -25,17 +25,17 @@ _SUBJECT = "mpls.experimental.LossScaleOptimizer"
 class LossScaleOptimizer(PublicWrapper):
     """Wrap a Keras optimizer, with one argument for the loss scale; deprecated.
 
-    It is a `mpls.keras.LossScaleOptimizer` with another constructor. The deprecation warning that it gives contains the
-    call that replaces it.
+    This is a `mpls.keras.LossScaleOptimizer` with another constructor. The constructor gives a deprecation warning,
+    which shows the new call.
 
-    After `mpls.install(as_of="2.3")`, or an older release, it keeps the `LossScale` object that it is given, of any
-    class, and `update` of that object decides on each step. The attribute `loss_scale` is then that object, and the
-    config has the format of that release.
+    After `mpls.install(as_of="2.3")`, or with an older release, `loss_scale` may be an object of any `LossScale` class.
+    The wrapper keeps this object and calls its `update` in each step. The attribute `loss_scale` is then this object,
+    and the config has the format of that release.
 
     Args:
-        optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
-        loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; or a `DynamicLossScale`
-            with a multiplier of 2, whose settings are copied; or the config of one of the two.
+        optimizer: an optimizer of tf_keras (legacy or new) or of Keras 3.
+        loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; a `DynamicLossScale`
+            with a multiplier of 2, whose settings are copied; or the config of such an object.
         count_steps: as in `mpls.keras`.
         skip_counts_step: whether a skipped step advances `iterations`; by default as in `mpls.keras`.
         track_overflows: as in `mpls.keras`.
@@ -45,16 +45,15 @@ class LossScaleOptimizer(PublicWrapper):
         enabled: as in `mpls.keras`.
 
     Raises:
-        TypeError: `optimizer` is not a Keras optimizer, or scales the loss already; `loss_scale` is of a class of the
-            user's own; or an option is not a bool.
-        ValueError: `optimizer` is wrapped already, `loss_scale` is none of these, or the strategy does not work.
-        NotImplementedError: as of TF 2.3 or older, `loss_scale` is an object with state, and Keras 3 runs on another
-            backend than TensorFlow.
+        TypeError: `optimizer` is not a Keras optimizer, or already scales the loss; `loss_scale` is an object of your
+            own class; or an option is not a bool.
+        ValueError: `optimizer` has a wrapper, `loss_scale` is not one of these, or the strategy does not work.
+        NotImplementedError: as of TF 2.3 or older, `loss_scale` is an object with state, and Keras 3 runs on JAX.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.LossScaleOptimizer`, TF 1.14 to 2.8, as it was from TF 2.4 on: its
-        `loss_scale` attribute is a tensor, its config that of the non-experimental class. Earlier releases accepted
-        other multipliers and loss scales of users' own classes, and refused optimizers that clip gradients.
+        `tf.keras.mixed_precision.experimental.LossScaleOptimizer`, TF 1.14 to 2.8, with the behaviour since
+        TF 2.4: `loss_scale` is a tensor, and the config is that of the non-experimental class. Earlier releases
+        accepted other multipliers and your own classes of loss scales, and refused optimizers that clip gradients.
 
     Examples:
         >>> import tensorflow as tf

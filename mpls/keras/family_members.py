@@ -169,17 +169,11 @@ class FamilyMembers(Counted, Restorable):
 
     @as_written
     def get_scaled_loss(self, loss: _T) -> _T:
-        """Multiply a loss by the loss scale, for custom loops.
+        """Return a loss multiplied by the loss scale, for custom loops.
 
-        Args:
-            loss: float tensor or array of any shape, a Python float, or a callable that returns one.
-
-        Returns:
-            The scaled loss, a tensor in the loss's dtype; for a callable, a callable.
-
-        Raises:
-            ValueError: the scale is fixed and infinite in the loss's dtype, as 2**17 is in float16.
-            TypeError: the loss is an integer.
+        `loss` is a float tensor or array of any shape, a Python float, or a function that returns one. The result has
+        the dtype of the loss; for a function, it is a function. An integer loss is a `TypeError`. If a fixed scale is
+        infinite in the dtype of the loss, as 2**17 is in float16, it is a `ValueError`.
         """
         self._calls.note(GET_SCALED_LOSS)
         loss = self._noted_loss(loss)
@@ -200,13 +194,9 @@ class FamilyMembers(Counted, Restorable):
 
     @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
-        """Divide gradients by the loss scale, for custom loops.
+        """Return a list of gradients divided by the loss scale, for custom loops.
 
-        Args:
-            grads: tensors, `tf.IndexedSlices` and None, of any float dtype.
-
-        Returns:
-            A list of the same length, each gradient in its own dtype and form.
+        `grads` are tensors, `tf.IndexedSlices` and None, of any float dtype. Each keeps its dtype and form.
         """
         self._calls.note(GET_UNSCALED_GRADIENTS)
         grads = list(grads)
@@ -251,16 +241,13 @@ class FamilyMembers(Counted, Restorable):
     ) -> Any: ...
     @_by_family
     def minimize(self, loss: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute the gradients of the scaled loss, unscale and apply them.
+        """Compute the gradients of the scaled loss, unscale them, and call `apply_gradients`, whose result it returns.
 
         Args:
-            loss: a callable that returns a scalar tensor; or that tensor, with `tape`.
-            var_list: a variable, or a list of them, or a callable that returns them.
-            *args: over legacy optimizers `grad_loss`, `name` and `tape`, over others `tape`.
+            loss: a function that returns a scalar tensor; or the tensor itself, with the argument `tape`.
+            var_list: a variable, a list of variables, or a function that returns them.
+            *args: over legacy optimizers `grad_loss`, `name` and `tape`; over others `tape`.
             **kwargs: the same by name.
-
-        Returns:
-            What `apply_gradients` returns; over Keras 3 optimizers None.
         """
         raise NotImplementedError
 
@@ -269,94 +256,73 @@ class FamilyMembers(Counted, Restorable):
     def apply_gradients(self, grads_and_vars: _Pairs, *args: Any, **kwargs: Any) -> Any:
         """Update the loss scale, and apply the gradients or skip the step.
 
-        Args:
-            grads_and_vars: pairs of gradient and variable. Over Keras 3, gradients are unscaled here, unless
-                `get_unscaled_gradients` has returned them.
-            *args: `name` over legacy optimizers, else `skip_gradients_aggregation`.
-            **kwargs: `experimental_aggregate_gradients`, `skip_gradients_aggregation`, `name`, as the family has them.
+        In a v1 graph it returns the op of the step.
 
-        Returns:
-            In a graph, the op that does it; in eager mode None. Over Keras 3 optimizers `iterations`.
+        Args:
+            grads_and_vars: pairs of gradient and variable. Over Keras 3, the gradients are unscaled here, unless they
+                come from `get_unscaled_gradients`.
+            *args: `name` over legacy optimizers; `skip_gradients_aggregation` over others.
+            **kwargs: the same by name, and `experimental_aggregate_gradients` over legacy optimizers.
 
         Raises:
-            ValueError: there is no gradient, or the strategy or context does not work; nothing has changed then.
-            RuntimeError: the step scales or unscales twice; or a v1 graph, over other than legacy optimizers.
+            ValueError: no variable has a gradient, or the strategy or context does not work; nothing has changed then.
+            RuntimeError: the step scales or unscales twice; or in a v1 graph, the optimizer is not a legacy one.
         """
         raise NotImplementedError
 
     @_by_family
     def get_weights(self) -> list[Any]:
-        """Return the values of `weights` as NumPy arrays."""
+        """Return the values of `weights`, a list of NumPy arrays."""
         raise NotImplementedError
 
     @_by_family
     def set_weights(self, weights: list[Any]) -> None:
-        """Set the values of `weights`, of the wrapped optimizer.
-
-        Args:
-            weights: arrays, in the order of `weights`.
-
-        Raises:
-            ValueError: their number or shapes differ.
-        """
+        """Set the variables in `weights` to a list of arrays; another number or shape is a `ValueError`."""
         raise NotImplementedError
 
     # Methods over new optimizers of tf_keras, and those of Keras 3.
 
     @_by_family
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        """Compute the gradients of the scaled loss, and unscale them; not over legacy optimizers.
+        """Return pairs of unscaled gradient and variable, computed with the scaled loss; not over legacy optimizers.
 
-        Args:
-            loss: scalar float tensor, recorded on `tape`, or a callable that returns one.
-            var_list: a variable, or a list or nest of them, or a callable that returns them.
-            tape: a `tf.GradientTape`, which a tensor needs.
-
-        Returns:
-            Pairs of gradient and variable.
-
-        Raises:
-            ValueError: `loss` is a tensor and there is no tape.
-            NotImplementedError: Keras 3 runs on another backend than TensorFlow.
+        `loss`, `var_list` and `tape` are as in `minimize`. A tensor without its tape is a `ValueError`, and Keras 3 on
+        JAX a `NotImplementedError`.
         """
         raise NotImplementedError
 
     @_by_family
     def build(self, var_list: Iterable[Any]) -> None:
-        """`build` of the wrapped optimizer: create its variables; not over legacy ones."""
+        """`build` of the wrapped optimizer: create its variables; not over legacy optimizers."""
         raise NotImplementedError
 
     @_by_family
     def finalize_variable_values(self, var_list: Any) -> None:
-        """`finalize_variable_values` of the wrapped optimizer: use the averages that it keeps; not over legacy ones."""
+        """`finalize_variable_values` of the wrapped optimizer: set averaged weights; not over legacy optimizers."""
         raise NotImplementedError
 
     @_by_family
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        """`exclude_from_weight_decay` of the wrapped optimizer; not over legacy ones."""
+        """`exclude_from_weight_decay` of the wrapped optimizer; not over legacy optimizers."""
         raise NotImplementedError
 
     @_by_family
     def save_own_variables(self, store: Any) -> None:
-        """`save_own_variables` of the wrapped optimizer, by which Keras writes `.keras` files; not over legacy ones."""
+        """`save_own_variables` of the wrapped optimizer: write a `.keras` file; not over legacy optimizers."""
         raise NotImplementedError
 
     @_by_family
     def load_own_variables(self, store: Any) -> None:
-        """`load_own_variables` of the wrapped optimizer, by which Keras reads `.keras` files; not over legacy ones."""
+        """`load_own_variables` of the wrapped optimizer: read a `.keras` file; not over legacy optimizers."""
         raise NotImplementedError
 
     # Methods over Keras 3 optimizers.
 
     @_by_family
     def scale_loss(self, loss: Any) -> Any:
-        """Multiply a loss by the loss scale, as `fit` does; over Keras 3 only.
+        """Return `loss`, a float tensor or a number, multiplied by the loss scale; over Keras 3 only.
 
-        Args:
-            loss: a float tensor of any shape, or a number.
-
-        Returns:
-            The scaled loss; a float16 loss comes back in float32. `apply` and `apply_gradients` unscale its gradients.
+        The result of a float16 loss is float32. Afterwards, `apply` or `apply_gradients` unscales the gradients.
         """
         raise NotImplementedError
 
@@ -364,89 +330,66 @@ class FamilyMembers(Counted, Restorable):
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
         """Unscale gradients, update the loss scale, and apply the gradients or skip the step; over Keras 3 only.
 
-        Args:
-            grads: gradients of the scaled loss: tensors, `tf.IndexedSlices` and None; an empty list does nothing.
-            trainable_variables: their variables; by default those that the optimizer was built with.
-
-        Raises:
-            ValueError: as `apply_gradients`, or the numbers of gradients and variables differ.
-            RuntimeError: as `apply_gradients`.
+        `grads` are the gradients of the scaled loss, in the order of `trainable_variables`; by default, these are the
+        variables that the optimizer was built with. Errors are those of `apply_gradients`.
         """
         raise NotImplementedError
 
     @_by_family
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
-        """Unscale and apply gradients, or skip the step, without changing anything; over Keras 3 on JAX.
+        """Return the values of `trainable_variables` and `optimizer_variables` after a step; over Keras 3 on JAX.
 
-        Args:
-            optimizer_variables: the values of `variables`.
-            grads: list of gradients of the scaled loss.
-            trainable_variables: the values of the variables that the optimizer was built with.
-
-        Returns:
-            The new values of `trainable_variables` and of `optimizer_variables`.
-
-        Raises:
-            ValueError: the optimizer is not built, or a list has another number of values than its variables.
-            RuntimeError: the step scales or unscales twice.
-            NotImplementedError: Keras runs on TensorFlow.
+        `grads` are the gradients of the scaled loss. No variable changes. If the optimizer is not built, or a list has
+        a wrong length, this is a `ValueError`; on TensorFlow, it is a `NotImplementedError`.
         """
         raise NotImplementedError
 
     @_by_family
     def check_finite(self, grads: Iterable[Any]) -> Any:
-        """`check_finite` of the wrapped optimizer: whether all gradients are finite, a boolean; over Keras 3 only."""
+        """`check_finite` of the wrapped optimizer: return whether all gradients are finite; over Keras 3 only."""
         raise NotImplementedError
 
     # Methods over new optimizers of tf_keras.
 
     @_by_family
     def aggregate_gradients(self, grads_and_vars: _Pairs) -> Any:
-        """`aggregate_gradients` of the wrapped optimizer: sum over replicas; over new optimizers of tf_keras only."""
+        """`aggregate_gradients` of the wrapped optimizer: sum over replicas; over new tf_keras optimizers only."""
         raise NotImplementedError
 
     # Methods over legacy optimizers.
 
     @_by_family
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
-        """Return the unscaled gradients of a loss in a v1 graph; over legacy optimizers only.
+        """Return the unscaled gradients of a scalar `loss` in a v1 graph; over legacy optimizers only.
 
-        Args:
-            loss: scalar tensor.
-            params: the variables.
-
-        Returns:
-            A tensor for each variable.
-
-        Raises:
-            ValueError: the loss does not depend on one of them.
+        `params` are the variables. If the loss does not depend on one of them, this is a `ValueError`.
         """
         raise NotImplementedError
 
     @_by_family
     def get_updates(self, loss: Any, params: Any) -> list[Any]:
-        """`get_updates` of the wrapped optimizer: return the ops of a step in a v1 graph; over legacy ones only."""
+        """`get_updates` of the wrapped optimizer: return the ops of a step in a v1 graph; over legacy optimizers only."""
         raise NotImplementedError
 
     @_by_family
     def get_slot_names(self) -> list[str]:
-        """`get_slot_names` of the wrapped optimizer; over legacy ones only."""
+        """`get_slot_names` of the wrapped optimizer; over legacy optimizers only."""
         raise NotImplementedError
 
     @_by_family
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """`get_slot` of the wrapped optimizer, a variable; over legacy ones only."""
+        """`get_slot` of the wrapped optimizer: return a slot variable; over legacy optimizers only."""
         raise NotImplementedError
 
     @_by_family
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
-        """`add_slot` of the wrapped optimizer; over legacy ones only."""
+        """`add_slot` of the wrapped optimizer; over legacy optimizers only."""
         raise NotImplementedError
 
     # Properties.
 
     share_scale_with: ReadOnly = read_only(
-        "share_scale_with", None, "The wrapper that shares its scale; it cannot be read."
+        "share_scale_with", None, "An argument of the constructor; this attribute cannot be read or set."
     )
 
     @property
@@ -456,18 +399,18 @@ class FamilyMembers(Counted, Restorable):
 
     @property
     def dynamic(self) -> bool:
-        """Whether the loss scale adapts."""
+        """Whether the loss scale is dynamic, a Python bool."""
         return is_dynamic(self._loss_scale)
 
     @property
     def loss_scale(self) -> Any:
-        """The current loss scale, a scalar float32 tensor; of the experimental class as of TF 2.3, a `LossScale`."""
+        """The current loss scale, a scalar float32 tensor; with `--as-of 2.3`, a `LossScale` object."""
         loss_scale = self._acting_scale
         return loss_scale if self._shows_loss_scale_object else loss_scale()
 
     @property
     def dynamic_counter(self) -> Any:
-        """Finite steps since the scale last changed, a scalar integer variable; None for a fixed scale."""
+        """Number of finite steps since the scale changed, a scalar integer variable; None for a fixed scale."""
         return table.GOOD_STEPS.of(self._loss_scale) if self.dynamic else None
 
     @property
@@ -477,12 +420,12 @@ class FamilyMembers(Counted, Restorable):
 
     @property
     def dynamic_growth_steps(self) -> int | None:
-        """Finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
+        """Number of finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
         return growth_steps_of(self._loss_scale)
 
     @property
     def iterations(self) -> Any:
-        """The number of steps, a scalar integer variable; Keras 3 does not count skipped ones."""
+        """The number of steps, a scalar integer variable; over Keras 3 without the skipped steps."""
         return self._optimizer.iterations
 
     @iterations.setter
@@ -491,16 +434,16 @@ class FamilyMembers(Counted, Restorable):
 
     @property
     def variables(self) -> CallableList:
-        """The variables of the wrapped optimizer, over Keras 3 also those of the scale: a list that can be called."""
+        """The variables of the wrapped optimizer, and over Keras 3 of the scale: a list that you can also call."""
         return cast(CallableList, self._optimizer.variables)
 
     @property
     def weights(self) -> list[Any]:
-        """The variables of the wrapped optimizer."""
+        """The variables of the wrapped optimizer, a list."""
         return list(self._optimizer.variables)
 
     learning_rate: Any = delegated(
-        "learning_rate", "The learning rate: a scalar variable, or for legacy optimizers also a schedule."
+        "learning_rate", "The learning rate: a scalar variable; over legacy optimizers it may be a schedule."
     )
     lr: Any = delegated("learning_rate", "The same as `learning_rate`.")
     clipnorm: Any = delegated("clipnorm", "The norm to which each unscaled gradient is clipped, a float, or None.")

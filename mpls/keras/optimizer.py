@@ -65,56 +65,52 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
         >>> float(weight), float(opt.loss_scale)
         (0.5, 32768.0)
 
-    `fit` and `minimize` scale, unscale and apply. A custom loop calls `get_scaled_loss`, `get_unscaled_gradients` and
-    `apply_gradients`; over a Keras 3 optimizer it may call `scale_loss` and `apply` instead. With a dynamic scale, a
-    step with an infinite or NaN gradient is skipped on all replicas, and the scale is halved, down to 1; after
-    `dynamic_growth_steps` finite steps in a row it is doubled. A fixed scale skips nothing.
+    `fit` and `minimize` scale the loss, unscale the gradients and apply them. A custom loop calls `get_scaled_loss`,
+    `get_unscaled_gradients` and `apply_gradients`. Over a Keras 3 optimizer, it may call `scale_loss` and `apply`
+    instead. If a gradient is infinite or NaN, a dynamic scale skips the step on all replicas and is halved, down to 1.
+    After `dynamic_growth_steps` finite steps in a row, it is doubled. A fixed scale skips no steps.
 
-    The wrapper has the methods of its inner optimizer's family: legacy or new tf_keras, or Keras 3. The framework and
-    `isinstance` take it for their own `LossScaleOptimizer`. Methods that change state return an op in a graph, None in
-    eager mode. Hyperparameters, such as `beta_1`, are those of the inner optimizer: see `mpls docs hyperparameters`.
-
-    The arguments come in groups: scale, dynamics, counting, safety, monitoring. `mpls docs options` has examples.
+    The wrapper has the methods of its inner optimizer's family: legacy tf_keras, new tf_keras, or Keras 3. It is also
+    an instance of `LossScaleOptimizer` of that Keras. Hyperparameters such as `beta_1` are those of the inner
+    optimizer: see `mpls docs hyperparameters`. `mpls docs options` has examples of the options.
 
     Args:
-        inner_optimizer: the optimizer to wrap, of tf_keras, legacy or new, or of Keras 3.
-        name: the name of a wrapper over a Keras 3 optimizer; by default a generated one.
+        inner_optimizer: an optimizer of tf_keras (legacy or new) or of Keras 3.
+        name: the name of a wrapper over a Keras 3 optimizer; by default a generated name.
 
-        dynamic: whether the scale adapts.
-        initial_scale: the scale to start from, positive; by default 2**15. For a fixed scale it must be given. `'auto'`
-            looks for the highest that does not overflow, in the first steps.
-        enabled: whether to scale the loss; if not, a step is that of the inner optimizer alone, `loss_scale` is 1, and
-            the state of the scale is kept. `'auto'`: if the global policy, as it is now, computes in float16; see
+        dynamic: whether the scale changes during training.
+        initial_scale: the scale of the first step, positive; by default 2**15. A fixed scale needs it. `'auto'`
+            searches for the highest scale that does not overflow, in the first steps.
+        enabled: whether to scale the loss; if not, the wrapper only calls the inner optimizer, `loss_scale` is 1, and
+            the state of the scale is kept. `'auto'` enables scaling if the global policy computes in float16; see
             `mpls docs disabling`.
-        share_scale_with: another wrapper of mpls over the same Keras, whose loss scale this one uses too, as in a GAN.
+        share_scale_with: another wrapper of mpls over the same Keras; both wrappers then use one scale, as in a GAN.
 
-        dynamic_growth_steps: finite steps in a row after which a dynamic scale grows; by default 2000.
-        min_scale: floor of a shrinking scale, at least 2**-126; by default 1.
-        max_scale: ceiling of a growing scale; by default the largest float32.
+        dynamic_growth_steps: number of finite steps in a row after which a dynamic scale grows; by default 2000.
+        min_scale: the number below which the scale does not shrink, at least 2**-126; by default 1.
+        max_scale: the number above which the scale does not grow; by default the largest float32.
         growth_factor: the factor by which the scale grows, above 1; by default 2.
-        backoff_factor: the factor by which it shrinks, between 0 and 1; by default 0.5.
-        hysteresis: the scale shrinks after this many non-finite steps, each of which is skipped; by default 1.
-        consecutive_hysteresis: whether these steps must be in a row; if not, of finite steps only growth resets their
-            count.
-        adjustable: whether `configure` also changes traced functions and built graphs. The settings are then variables,
-            named as the arguments are, and saved in checkpoints.
+        backoff_factor: the factor by which the scale shrinks, between 0 and 1; by default 0.5.
+        hysteresis: number of non-finite steps after which the scale shrinks, each of which is skipped; by default 1.
+        consecutive_hysteresis: whether the steps of `hysteresis` must be in a row; if not, a finite step resets their
+            count only if the scale grows.
+        adjustable: whether `configure` also changes existing functions and graphs. The settings are then variables
+            with the names of the arguments, and checkpoints hold them.
 
         count_steps: whether to count applied and skipped steps, on the device.
         skip_counts_step: whether a skipped step advances `iterations`; by default it does, but not over Keras 3.
 
-        skip_nonfinite: whether a fixed scale, too, skips steps with non-finite gradients.
-        check_unscaled: whether a step is decided by the gradients as they were unscaled, so that clipping hides no
-            overflow.
-        max_consecutive_skips: how many steps in a row may be skipped; by default any number.
-        on_give_up: what happens when more are: `'raise'`, `'warn'`, or a function that gets a `mpls.monitor.Stuck`. In
-            a graph only the error comes by itself: see `mpls docs giving-up`.
-
-        track_overflows: whether to count, for each variable, the steps in which its gradient is not finite.
+        skip_nonfinite: whether a fixed scale also skips steps with non-finite gradients.
+        check_unscaled: whether to check the unscaled gradients too, so that clipping hides no overflow.
+        max_consecutive_skips: the number of steps in a row that may be skipped; by default any number.
+        on_give_up: the reaction to more skipped steps: `'raise'`, `'warn'`, or a function that gets a
+            `mpls.monitor.Stuck`. In a graph, only `'raise'` works by itself: see `mpls docs giving-up`.
+        track_overflows: whether to count, for each variable, the steps with a non-finite gradient.
 
     Raises:
-        TypeError: `inner_optimizer` is not a Keras optimizer, or scales the loss already; an argument has another type.
-        ValueError: a number is out of its range, or `initial_scale` out of bounds; arguments exclude each other;
-            `inner_optimizer` is wrapped already, or has a `loss_scale_factor`; the strategy does not work.
+        TypeError: `inner_optimizer` is not a Keras optimizer, or already scales the loss; an argument has a wrong type.
+        ValueError: a number is out of range; `initial_scale` is out of bounds; two arguments exclude each other;
+            `inner_optimizer` has a wrapper or a `loss_scale_factor`; the strategy does not work.
         NotImplementedError: Keras 3 runs on a backend other than TensorFlow and JAX, or an option does not work on JAX.
 
     Reproduces:
@@ -293,11 +289,10 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     # Configs.
 
     def get_config(self) -> dict[str, Any]:
-        """Return the settings, as the original does, and those of mpls that are not the defaults.
+        """Return the config of the original, and the options of mpls that are not the defaults.
 
-        Returns:
-            `{'inner_optimizer': dict, 'dynamic': bool, 'initial_scale': float, 'dynamic_growth_steps': int or None}`.
-            Over a Keras 3 optimizer there is also `'name': str`, and `'dynamic'` only if it is False.
+        `{'inner_optimizer': dict, 'dynamic': bool, 'initial_scale': float, 'dynamic_growth_steps': int or None}`. Over
+        a Keras 3 optimizer, there is also `'name': str`, and `'dynamic'` only if it is False.
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
         if self._shows_loss_scale_object and not (who_calls(self).is_keras and is_translatable(self._loss_scale)):
@@ -312,19 +307,10 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
 
     @classmethod
     def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
-        """Create an optimizer from a config of this release, of TensorFlow 2.0 or later, or of Keras 3.
+        """Create an optimizer from a config of mpls, of TensorFlow 2.0 or later, or of Keras 3.
 
-        Args:
-            config: what `get_config` returned. The inner optimizer may stand in it as an object.
-            custom_objects: your classes by name.
-
-        Returns:
-            The optimizer, of the family of the inner optimizer that the config names.
-
-        Raises:
-            KeyError: the config names no optimizer.
-            ValueError: its loss scale has a class or multiplier without counterpart here.
-            TypeError: it is not a dict, or has unknown keys.
+        `config` is a dict from `get_config`. `custom_objects` has your own classes by name. A config without an
+        optimizer is a `KeyError`, an unsupported loss scale a `ValueError`, and an unknown key a `TypeError`.
         """
         inner, settings = read_config(config, custom_objects)
         inner, found, options = without_state(inner)

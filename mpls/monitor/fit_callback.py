@@ -22,7 +22,7 @@ _WRITERS = ("CSVLogger", "History", "RemoteMonitor", "TensorBoard")
 
 
 class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
-    """A callback of `Model.fit` that adds the loss scale, and the counters if there are any, to the logs.
+    """A callback of `Model.fit` that adds the loss scale and the step counters to the logs.
 
     Examples:
         >>> import tensorflow as tf
@@ -37,36 +37,34 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
         >>> history.history["loss_scale"], history.history["applied_steps"]
         ([8.0, 8.0], [2, 4])
 
-    It adds `loss_scale`, a float, and, if the optimizer counts its steps, `applied_steps`, `skipped_steps` and
-    `consecutive_skips`, ints. At the end of an epoch they are in `History`, and in what callbacks after it in the list
-    write: put it before `CSVLogger` and `TensorBoard`, or it warns once. At the ends of batches they are in
-    progress bars; that of tf_keras shows means over the epoch, as of all values that are not the model's metrics.
+    It adds `loss_scale`, a float. If the optimizer counts its steps, it also adds the ints `applied_steps`,
+    `skipped_steps` and `consecutive_skips`. Put it before `CSVLogger` and `TensorBoard` in the list of callbacks, so
+    that they write these values; otherwise it warns once. Progress bars show the values too. The progress bar of
+    tf_keras shows the mean over the epoch.
 
-    A model that trains with several optimizers, as a GAN, gets a callback for each, with a name for each.
+    If a model has several optimizers, as a GAN has, use one callback for each, with different names. If the optimizer
+    has `max_consecutive_skips`, each reading calls `check_skips`.
 
-    If the optimizer has `max_consecutive_skips`, each reading calls `check_skips` too.
+    `history` has the readings of the last model. A later `fit` of the same model adds readings. The first reading is
+    made before the first batch. `step` is the number of batches, counted from the steps that the optimizer made before.
+    `loss`, after a batch, is the mean over the epoch so far.
 
-    `history` has the readings of the last model; a later `fit` of the same model adds to them. The first reading is
-    before the first batch. `step` is the number of batches so far, counted on from the steps of the optimizer; `loss`,
-    after a batch, is the mean over the epoch so far.
-
-    Models are those of tf_keras and Keras 3, their optimizers those of mpls, or the frameworks' own
-    `LossScaleOptimizer`. One callback may be used for several models, one after the other, and in several calls of
-    `fit`.
+    The model is of tf_keras or Keras 3. Its optimizer is a wrapper of mpls, or a native `LossScaleOptimizer`. You can
+    use one callback for several models, one after the other.
 
     Args:
         every: the number of batches from one reading to the next; each reading waits for the device. The logs of other
             batches have no values.
-        messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
-        optimizer: the optimizer to read; by default that of the model.
-        name: a prefix for the names in the logs: `"generator"` gives `generator_loss_scale`. By default there is none.
-            The history has the plain names.
+        messages: whether to log changes of the scale to `logging.getLogger("mpls")`, one line for each change.
+        optimizer: the optimizer to read; by default the optimizer of the model.
+        name: a prefix for the names in the logs: `"generator"` gives `generator_loss_scale`. By default, there is no
+            prefix. The names in `history` have no prefix.
 
     Raises:
-        ValueError: `every` is not a whole number of at least 1; or, in `fit`, a callback for another optimizer has its
-            name.
-        TypeError: an argument has another type, or `optimizer` scales nothing; or, in `fit`, the model's optimizer
-            scales nothing.
+        ValueError: `every` is not a whole number of at least 1; or, in `fit`, the callback for another optimizer has
+            the same name.
+        TypeError: an argument has a wrong type, or `optimizer` is not a wrapper; or, in `fit`, the optimizer of the
+            model is not a wrapper.
         RuntimeError: in `fit`, a `TrainingStuckError`, if the optimizer gives up.
     """
 

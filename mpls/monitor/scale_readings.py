@@ -159,10 +159,10 @@ class KeepsHistory:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The readings, a list of dicts, in the order of the steps; the class says which there are.
+        """The readings, a list of dicts, in the order of the steps.
 
-        Each has `step`, an int; `loss_scale`, a float; if the optimizer counts its steps, `applied_steps`,
-        `skipped_steps` and `consecutive_skips`, ints; and `loss`, a float, where it is known.
+        Each reading has the int `step` and the float `loss_scale`. If the optimizer counts its steps, it has the ints
+        `applied_steps`, `skipped_steps` and `consecutive_skips`. If the loss is known, it has the float `loss`.
         """
         return self._history
 

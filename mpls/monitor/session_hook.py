@@ -24,7 +24,7 @@ else:
 
 
 class LossScaleHook(KeepsHistory, _Base):
-    """A hook of monitored sessions that reads the loss scale, and the counters if there are any, every so many runs.
+    """A hook of monitored sessions that reads the loss scale and the step counters after every `every` runs.
 
     Examples:
         >>> import tensorflow as tf
@@ -45,25 +45,25 @@ class LossScaleHook(KeepsHistory, _Base):
         {'step': 2, 'loss_scale': 8.0, 'applied_steps': 2, 'skipped_steps': 0, 'consecutive_skips': 0}
         {'step': 4, 'loss_scale': 8.0, 'applied_steps': 4, 'skipped_steps': 0, 'consecutive_skips': 0}
 
-    It reads them after the run, so that they are those after the step, and at the end of the session. What it needs is
-    built before the graph is finalized. If the optimizer has `max_consecutive_skips`, each reading calls `check_skips`.
+    The hook also reads the values at the end of the session. It creates all ops before the graph is finalized. If the
+    optimizer has `max_consecutive_skips`, each reading calls `check_skips`.
 
-    In `history`, `step` is the value of the graph's global step, or without one the number of runs, and `loss` is there
-    if the hook was given it.
+    In `history`, `step` is the global step of the graph, or the number of runs if there is no global step. `loss` is in
+    `history` if you passed it.
 
     Args:
-        optimizer: one of `mpls.v1` or `mpls.contrib`, a legacy one of `mpls.keras`, or TensorFlow's own wrapper; it may
-            be inside of a v1 optimizer such as `SyncReplicasOptimizer`.
+        optimizer: a wrapper of `mpls.v1` or `mpls.contrib`, a wrapper of `mpls.keras` over a legacy optimizer, or
+            TensorFlow's own wrapper. It may be inside a v1 optimizer such as `SyncReplicasOptimizer`.
         every: the number of runs of the session from one reading to the next.
-        messages: whether to log changes of the scale to `logging.getLogger("mpls")`, a line for each that is seen.
-        loss: the loss, a scalar tensor, if it is to be in the history; it is fetched with the step. At the end of the
-            session, it is not known.
-        summary_dir: a directory for summaries of TF 1, if they are to be written, with the tags of `write_scalars` and
-            `loss`; of several processes, pass it in one.
+        messages: whether to log changes of the scale to `logging.getLogger("mpls")`, one line for each change.
+        loss: the loss, a scalar tensor, to add it to `history`; the hook fetches it in the same run as the step. The
+            reading at the end of the session has no loss.
+        summary_dir: a folder for summaries of TF 1, with the tags of `write_scalars` and `loss`. By default the hook
+            writes none. If there are several processes, pass it in one of them.
 
     Raises:
         ValueError: `every` is not a whole number of at least 1.
-        TypeError: the optimizer scales nothing, `every` is not a number, or `messages` is not a bool.
+        TypeError: `optimizer` is not a wrapper, `every` is not a number, or `messages` is not a bool.
         RuntimeError: in a run, a `TrainingStuckError`, if the optimizer gives up.
     """
 
@@ -91,13 +91,13 @@ class LossScaleHook(KeepsHistory, _Base):
         self._summary_dir = None if summary_dir is None else os.fspath(summary_dir)
 
     def begin(self) -> None:
-        """Build what reads the values, in the graph of the session; the session calls it."""
+        """Create the ops that read the values, in the graph of the session; the session calls it."""
         self._graph = tf.compat.v1.get_default_graph()
         self._step = tf.compat.v1.train.get_global_step()
         self._readings.build()
 
     def after_create_session(self, session: Any, coord: Any) -> None:  # noqa: ARG002
-        """Read the scale with which the next reading is compared; the session calls it.
+        """Read the initial scale; the session calls it.
 
         Args:
             session: the session.
@@ -106,7 +106,7 @@ class LossScaleHook(KeepsHistory, _Base):
         self._read(session)
 
     def before_run(self, run_context: Any) -> Any:  # noqa: ARG002
-        """Ask for the loss with a run after which the values are read; the session calls it.
+        """Return the loss to fetch in a run before a reading; the session calls it.
 
         Args:
             run_context: what has the session.
@@ -119,7 +119,7 @@ class LossScaleHook(KeepsHistory, _Base):
         return tf.compat.v1.train.SessionRunArgs(self._loss)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Read the values every so many runs; the session calls it.
+        """Read the values after every `every` runs; the session calls it.
 
         Args:
             run_context: what has the session.

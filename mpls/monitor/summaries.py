@@ -14,7 +14,7 @@ _SUBJECT = "write_scalars"
 
 
 def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") -> None:
-    """Write the loss scale, and the counters if there are any, to the default writer of `tf.summary`.
+    """Write the loss scale and the step counters to the default writer of `tf.summary`.
 
     Examples:
         >>> import tempfile
@@ -26,23 +26,20 @@ def write_scalars(optimizer: Any, step: Any = None, name: str = "loss_scale") ->
         >>> with tf.summary.create_file_writer(tempfile.mkdtemp()).as_default():
         ...     mpls.monitor.write_scalars(opt, step=1)
 
-    The tag of the scale is `name`, those of the counters are `name/applied_steps`, `name/skipped_steps` and
-    `name/consecutive_skips`. It works in eager mode and in a `tf.function` that XLA does not compile. Of the replicas
-    of a strategy TensorFlow lets the first write, and of several workers the chief's; outside of `strategy.run`, each
-    process writes. Without a default writer nothing is written.
+    The tag of the scale is `name`. The tags of the counters are `name/applied_steps`, `name/skipped_steps` and
+    `name/consecutive_skips`. The function works in eager mode, and in a `tf.function` without XLA. Inside
+    `strategy.run`, only the first replica of the chief worker writes. Outside, each process writes. Without a default
+    writer, nothing is written.
 
     Args:
-        optimizer: one of mpls, or a framework's own `LossScaleOptimizer`.
-        step: the step, an int or a scalar int64 tensor or variable; by default that of
+        optimizer: a wrapper of mpls, or a native `LossScaleOptimizer`.
+        step: the step, an int or a scalar int64 tensor or variable; by default the step of
             `tf.summary.experimental.set_step`.
         name: the tag, a str.
 
-    Returns:
-        Nothing.
-
     Raises:
-        TypeError: the optimizer scales nothing, or `name` is not a string.
-        ValueError: there is a default writer, and no step.
+        TypeError: `optimizer` is not a wrapper, or `name` is not a string.
+        ValueError: there is a default writer, but no step.
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="loss_scale"', ANCHOR))

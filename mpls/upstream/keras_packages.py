@@ -224,12 +224,7 @@ def unknown_variables(optimizer: Any, variables: list[Any]) -> list[Any]:
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Do nothing.
-
-    Args:
-        *_: the number of the epoch or batch, and the logs.
-        **__: the logs.
-    """
+    """Do nothing; `fit` passes the epoch or batch and the logs in `_` and `__`."""
 
 
 # Keras 3 (3.6 to 3.15) runs batches asynchronously on some backends, unless a callback has a hook for them.

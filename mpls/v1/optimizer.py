@@ -61,20 +61,20 @@ class WrapperMembers(_Base):
         """Compute the gradients of the scaled loss, unscale them, and apply them or skip the step.
 
         Args:
-            loss: as `compute_gradients` takes it.
-            global_step: as `apply_gradients` takes it.
+            loss: as in `compute_gradients`.
+            global_step: as in `apply_gradients`.
             var_list: list or tuple of the variables to update; by default as in `compute_gradients`.
-            gate_gradients: as `compute_gradients` takes it. In eager mode it is ignored, and so are the next two.
-            aggregation_method: as `compute_gradients` takes it.
-            colocate_gradients_with_ops: as `compute_gradients` takes it.
-            name: as `apply_gradients` takes it.
-            grad_loss: as `compute_gradients` takes it. In eager mode it is ignored, with a warning.
+            gate_gradients: as in `compute_gradients`; ignored in eager mode.
+            aggregation_method: as in `compute_gradients`; ignored in eager mode.
+            colocate_gradients_with_ops: as in `compute_gradients`; ignored in eager mode.
+            name: as in `apply_gradients`.
+            grad_loss: as in `compute_gradients`; ignored in eager mode, with a warning.
 
         Returns:
             What `apply_gradients` returns.
 
         Raises:
-            ValueError: something in `var_list` is not a `tf.Variable`, or no gradient reaches any variable.
+            ValueError: an object in `var_list` is not a `tf.Variable`, or no variable has a gradient.
         """
         for each in () if var_list is None else tf.nest.flatten(var_list):
             if not isinstance(each, tf.Variable):
@@ -114,7 +114,7 @@ class WrapperMembers(_Base):
             name: the slot's name, `'momentum'` for example.
 
         Returns:
-            The slot variable, of the shape of `var`; None if there is none.
+            The slot variable, with the shape of `var`; None if the slot does not exist.
         """
         return inner_of(self).get_slot(var, name)
 
@@ -138,34 +138,33 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         1.0
 
     `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it. `apply_gradients` updates
-    the loss scale. With a dynamic scale it skips a step with an infinite or NaN gradient, on all replicas: variables,
-    slots and `global_step` stay as they are. A fixed scale never skips.
+    the loss scale. If a gradient is infinite or NaN, a dynamic scale skips the step on all replicas: variables, slots
+    and `global_step` do not change. A fixed scale skips no steps.
 
-    It works in a v1 graph with a Session, in eager mode and inside `tf.function`. It works around and inside optimizers
-    that wrap others, such as `SyncReplicasOptimizer`, and in another graph than that in which it was made.
+    The wrapper works in a v1 graph with a Session, in eager mode and inside `tf.function`. Optimizers such as
+    `SyncReplicasOptimizer` may be inside the wrapper or around it. One wrapper works in several graphs.
 
     Args:
         opt: the optimizer to wrap.
-        loss_scale: `'dynamic'`, a number of at least 1 for a fixed scale, or a `LossScale`, which is used as it is, not
-            copied.
+        loss_scale: `'dynamic'`; a number of at least 1 for a fixed scale; or a `LossScale` object, which is not copied.
         count_steps: as in `mpls.keras`.
         skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
         track_overflows: as in `mpls.keras`.
         max_consecutive_skips: as in `mpls.keras`.
         on_give_up: as in `mpls.keras`.
         check_unscaled: as in `mpls.keras`.
-        enabled: whether to scale the loss; if not, a step is that of `opt` alone, and `loss_scale` keeps its state; see
+        enabled: whether to scale the loss; if not, the wrapper only calls `opt`, and `loss_scale` keeps its state; see
             `mpls docs disabling`.
 
     Raises:
-        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, `loss_scale` is none of these, or an option is out of
-            its range.
-        TypeError: `loss_scale` is a tensor; or an option is not a bool.
+        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, `loss_scale` is not one of these, or an option is out
+            of range.
+        TypeError: `loss_scale` is a tensor, or an option is not a bool.
 
     Reproduces:
         `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
-        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21. Their defects are mended: see
-        `mpls docs differences`. The options are of mpls.
+        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21, without their defects: see
+        `mpls docs differences`. TensorFlow does not have the options.
     """
 
     _restored_family = "v1"

@@ -276,14 +276,15 @@ def problems_of(function: Any, doc: str | None) -> list[str]:
     # Nobody but mpls makes instances of a dataclass; users read the attributes.
     described = found.get("Attributes" if is_of_dataclass(function) else "Args", "")
     documented = set(re.findall(r"^    \*{0,2}([a-z_]+)(?=[,:])", described, re.MULTILINE))
+    said = set(re.findall(r"`([a-z_]+)`", found[""]))
     for names in re.findall(r"^    ((?:\*{0,2}[a-z_]+, )+\*{0,2}[a-z_]+):", described, re.MULTILINE):
         documented |= {name.strip(" *") for name in names.split(",")}
     wanted = {name for name in inspect.signature(function).parameters if name not in ("self", "cls")}
-    if wanted - documented:
-        problems.append(f"Args lacks {sorted(wanted - documented)}")
+    if wanted - documented - said:
+        problems.append(f"Args lacks {sorted(wanted - documented - said)}")
     if documented - wanted:
         problems.append(f"Args has {sorted(documented - wanted)}, which the function has not")
-    if raises(function) and "Raises" not in found:
+    if raises(function) and "Raises" not in found and not re.search(r"`\w+Error`", found[""]):
         problems.append("no Raises, and there is a raise in the code")
     return problems
 
@@ -323,7 +324,7 @@ def has_returns(function: Any, doc: str) -> bool:
     if annotation in (None, "None", "NoReturn", inspect.Signature.empty) or is_of_the_wrapped(doc):
         return True
     text = inspect.cleandoc(doc)
-    return "Returns" in sections(text) or text.startswith(("Return ", "Create "))
+    return re.search(r"\breturns?\b|^Create ", text, re.IGNORECASE) is not None
 
 
 def stands_for(row: Name) -> Any:

@@ -29,18 +29,18 @@ WORDS: dict[tuple[Any, str], tuple[str, str]] = {
     (mpls.v1.MixedPrecisionLossScaleOptimizer, "skip_counts_step"): ("`iterations`", "`global_step`"),
     (mpls.contrib.LossScaleOptimizer, "skip_counts_step"): ("`iterations`", "`global_step`"),
     (mpls.v1.MixedPrecisionLossScaleOptimizer, "enabled"): (
-        "the inner optimizer alone, `loss_scale` is 1, and the state of the scale is kept",
-        "`opt` alone, and `loss_scale` keeps its state",
+        "the inner optimizer, `loss_scale` is 1, and the state of the scale is kept",
+        "`opt`, and `loss_scale` keeps its state",
     ),
     (mpls.contrib.LossScaleOptimizer, "enabled"): (
-        "the inner optimizer alone, `loss_scale` is 1, and the state of the scale is kept",
-        "`opt` alone, and the manager is not asked",
+        "the inner optimizer, `loss_scale` is 1, and the state of the scale is kept",
+        "`opt`, and not the manager",
     ),
 }
 # What the family does where nothing is said, what else comes with it, and what only the Keras wrappers take.
 REST = re.compile(
     r"; by default .*?(?=\.( |$))|\. With more, there is also .*?(?=\.( |$))"
-    r"|\. `'auto'`: if the global policy, .*?(?=; see)"
+    r"|\. `'auto'` enables scaling .*?(?=; see)"
 )
 ROWS = [
     (f"{cls.__module__}_{cls.__name__}_{name}", cls, name)

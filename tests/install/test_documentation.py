@@ -191,9 +191,20 @@ class SearchTest(unittest.TestCase):
             self.assertIn(f"mpls docs {anchor}\n", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
-    def test_all_words_are_there(self) -> None:
-        self.assertEqual(search("horovod zzzz"), [])
-        self.assertEqual(search(""), [])
+    def test_sections_with_all_words_come_first_and_others_say_what_they_lack(self) -> None:
+        words = ("horovod", "gloo")
+        have = [sum(word in "\n".join(each.own_lines).lower() for word in words) for each in search("Horovod gloo")]
+        self.assertEqual(have, sorted(have, reverse=True))
+        self.assertEqual(set(have), {1, 2})
+        status, text, _ = shown("horovod", "zzzz")
+        self.assertEqual(status, 0)
+        self.assertRegex(text, r"^no sections with 'horovod zzzz', \d+ with some of the words")
+        self.assertEqual(text.count("(without zzzz) "), text.count("mpls docs "))
+        self.assertNotIn("without", shown("horovod")[1].partition("\n")[0])
+
+    @parameterized.expand([("",), ("zzzz",), ("zzzz yyyy",)])
+    def test_words_that_no_section_has(self, words: str) -> None:
+        self.assertEqual(search(words), [])
 
     @parameterized.expand([("asof", "as-of"), ("strategie", "strategies"), ("contrb", "contrib")])
     def test_unknown_name_is_told_with_the_nearest(self, name: str, near: str) -> None:
