@@ -337,7 +337,7 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
-        """Return the values of `trainable_variables` and `optimizer_variables` after a step; over Keras 3 on JAX.
+        """Return the values of `trainable_variables` and `optimizer_variables` after a step; Keras 3 on JAX only.
 
         `grads` are the gradients of the scaled loss. No variable changes. If the optimizer is not built, or a list has
         a wrong length, this is a `ValueError`; on TensorFlow, it is a `NotImplementedError`.
@@ -368,7 +368,7 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def get_updates(self, loss: Any, params: Any) -> list[Any]:
-        """`get_updates` of the wrapped optimizer: return the ops of a step in a v1 graph; over legacy optimizers only."""
+        """`get_updates` of the wrapped optimizer: return the ops of a step in a v1 graph; legacy optimizers only."""
         raise NotImplementedError
 
     @_by_family

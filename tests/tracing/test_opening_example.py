@@ -1,4 +1,4 @@
-"""MIGRATION opens with an example: each of its commands runs, and prints what stands there."""
+"""docs/proof.md has an example: each of its commands runs, and prints what stands there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes import PACKAGE_ROOT, python_path
 
 from .record import HERE, data_of, environment
 
-ANCHOR = "from-a-dead-script-to-a-running-one"
+ANCHOR = "a-complete-example"
 # Run on an old machine; what it has recorded there is in `data`.
 ON_OLD_MACHINE = "python mpls_recorder.py old.json train.py"
 
