@@ -50,9 +50,7 @@ class Counted:
     # A fixed loss scale of 1 where the optimizer is disabled.
     _no_scaling: Any
 
-    count_steps: ReadOnly = _option(
-        "count_steps", "Whether applied and skipped steps are counted; read-only."
-    )
+    count_steps: ReadOnly = _option("count_steps", "Whether applied and skipped steps are counted; read-only.")
     skip_counts_step: ReadOnly = _option(
         "skip_counts_step", "Whether a skipped step advances the step counter, or None; read-only."
     )
@@ -115,10 +113,7 @@ class Counted:
 
     @property
     def unscaled_global_norm(self) -> Any:
-        """The global norm of the gradients that were unscaled last, a scalar float32, with `check_unscaled=True`.
-
-        Read it in the same graph, function, thread or replica; elsewhere, this is a `RuntimeError`.
-        """
+        """The global norm of the last unscaled gradients, a scalar float32 tensor, with `check_unscaled=True`."""
         record = self._needed("unscaled_global_norm", "check_unscaled=True", has=lambda each: each.unscaled is not None)
         assert record.unscaled is not None
         norm = record.unscaled.norm()
@@ -131,11 +126,7 @@ class Counted:
         return norm
 
     def overflow_report(self, session: Any = None) -> OverflowReport:
-        """Return the variables that had non-finite gradients, the worst first, with `track_overflows=True`.
-
-        The result is a tuple of `Overflow(variable, count, last_step)`, which prints as a table. In a v1 graph,
-        `session` is the session to read from. Inside a `tf.function`, the call is a `RuntimeError`.
-        """
+        """Return a tuple of `Overflow(variable, count, last_step)`, worst first; in a v1 graph, pass the `session`."""
         record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
         assert record.overflows is not None
         session = _session_of(self, session)
@@ -144,11 +135,7 @@ class Counted:
             return record.overflows.report(session)
 
     def check_skips(self, session: Any = None) -> None:
-        """Check whether more than `max_consecutive_skips` steps in a row were skipped; see `mpls docs giving-up`.
-
-        If so, raise a `TrainingStuckError`, or do what `on_give_up` says. In a v1 graph, `session` is the session to
-        read from.
-        """
+        """Give up, as `on_give_up` says, if too many steps were skipped; in a v1 graph, pass the `session`."""
         needs = "max_consecutive_skips=50"
         record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
         session = _session_of(self, session)
@@ -211,31 +198,21 @@ class Restorable(SettingMembers):
     def state_dict(self, session: Any = None) -> dict[str, Any]:
         """Return the state of the loss scale, without the wrapped optimizer, as a small dict for `json`.
 
-        A dynamic scale gives `{'dynamic': True, 'scale': float, 'good_steps': int, 'initial_scale': float,
-        'growth_steps': int, 'multiplier': float}`, a fixed scale `{'dynamic': False, 'scale': float}`. Options of mpls
-        add keys. `session` is as in `set_scale`.
+        Its keys are `dynamic`, `scale`, and for a dynamic scale `good_steps`, `initial_scale`, `growth_steps` and
+        `multiplier`. Options of mpls add keys. In a v1 graph, pass the `session`.
         """
         session = self._session_of_state(session)
         with in_graph_of(session):
             return with_counts(self._state_keeper().state_dict(session), self._record, session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state of the loss scale to `state`, a dict from `state_dict` of an optimizer of any family.
-
-        If the kind of loss scale, the settings or the numbers do not fit, this is a `ValueError`, and nothing has
-        changed. `session` is as in `set_scale`. See `mpls docs files-of-ones-own`.
-        """
+        """Set the state of the loss scale to `state`, a dict from `state_dict`; in a v1 graph, pass the `session`."""
         session = self._session_of_state(session)
         with in_graph_of(session):
             load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale of a dynamic loss scale to `scale`, a number between the bounds.
-
-        In a v1 graph, `session` is the session that has the variables, by default the default session. Out of bounds
-        or in a replica context, the call is a `ValueError`; for a fixed scale, a `TypeError`; without a session or
-        inside a `tf.function`, a `RuntimeError`.
-        """
+        """Set a dynamic loss scale to `scale`, a number between the bounds; in a v1 graph, pass the `session`."""
         self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
 
     @explained_arguments("configure", NOT_CONFIGURED)
@@ -250,12 +227,10 @@ class Restorable(SettingMembers):
         hysteresis: SupportsInt | None = None,
         session: Any = None,
     ) -> None:
-        """Change how the dynamic scale grows and shrinks, from the next step on; see `mpls docs bounds-and-dynamics`.
+        """Change settings of a dynamic scale from the next step on; see `mpls docs bounds-and-dynamics`.
 
-        `growth_steps` is the argument `dynamic_growth_steps` of the constructor. `growth_factor`, `backoff_factor`,
-        `min_scale`, `max_scale` and `hysteresis` have the same names there. `session` and errors are as in
-        `set_scale`; nothing has changed then. Without `adjustable=True`, the call is a `RuntimeError` after a graph or
-        function was built.
+        `growth_steps` is `dynamic_growth_steps` of the constructor; `growth_factor`, `backoff_factor`, `min_scale`,
+        `max_scale` and `hysteresis` are as there. In a v1 graph, pass the `session`.
         """
         self._dynamic_scale_for("configure").configure(
             growth_steps=growth_steps,

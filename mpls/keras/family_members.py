@@ -194,10 +194,7 @@ class FamilyMembers(Counted, Restorable):
 
     @as_written
     def get_unscaled_gradients(self, grads: Iterable[Any]) -> list[Any]:
-        """Return a list of gradients divided by the loss scale, for custom loops.
-
-        `grads` are tensors, `tf.IndexedSlices` and None, of any float dtype. Each keeps its dtype and form.
-        """
+        """Return gradients divided by the loss scale: a list of tensors, `tf.IndexedSlices` and None, as in `grads`."""
         self._calls.note(GET_UNSCALED_GRADIENTS)
         grads = list(grads)
         if not self._options.enabled:
@@ -241,13 +238,11 @@ class FamilyMembers(Counted, Restorable):
     ) -> Any: ...
     @_by_family
     def minimize(self, loss: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute the gradients of the scaled loss, unscale them, and call `apply_gradients`, whose result it returns.
+        """Compute the gradients of the scaled loss, unscale them, and return the result of `apply_gradients`.
 
-        Args:
-            loss: a function that returns a scalar tensor; or the tensor itself, with the argument `tape`.
-            var_list: a variable, a list of variables, or a function that returns them.
-            *args: over legacy optimizers `grad_loss`, `name` and `tape`; over others `tape`.
-            **kwargs: the same by name.
+        `loss` is a function that returns a scalar tensor, or the tensor itself together with `tape`. `var_list` is a
+        variable, a list of variables, or a function that returns them. In `args` and `kwargs`, legacy optimizers take
+        `grad_loss`, `name` and `tape`; the others take `tape`.
         """
         raise NotImplementedError
 
@@ -284,11 +279,7 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        """Return pairs of unscaled gradient and variable, computed with the scaled loss; not over legacy optimizers.
-
-        `loss`, `var_list` and `tape` are as in `minimize`. A tensor without its tape is a `ValueError`, and Keras 3 on
-        JAX a `NotImplementedError`.
-        """
+        """Return (gradient, variable) pairs; `loss`, `var_list`, `tape` as in `minimize`; not for legacy optimizers."""
         raise NotImplementedError
 
     @_by_family
@@ -320,28 +311,17 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def scale_loss(self, loss: Any) -> Any:
-        """Return `loss`, a float tensor or a number, multiplied by the loss scale; over Keras 3 only.
-
-        The result of a float16 loss is float32. Afterwards, `apply` or `apply_gradients` unscales the gradients.
-        """
+        """Return `loss`, a tensor or number, multiplied by the loss scale; float16 becomes float32; Keras 3 only."""
         raise NotImplementedError
 
     @_by_family
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> None:
-        """Unscale gradients, update the loss scale, and apply the gradients or skip the step; over Keras 3 only.
-
-        `grads` are the gradients of the scaled loss, in the order of `trainable_variables`; by default, these are the
-        variables that the optimizer was built with. Errors are those of `apply_gradients`.
-        """
+        """Unscale `grads`, and apply them to `trainable_variables` as `apply_gradients` does; Keras 3 only."""
         raise NotImplementedError
 
     @_by_family
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
-        """Return the values of `trainable_variables` and `optimizer_variables` after a step; Keras 3 on JAX only.
-
-        `grads` are the gradients of the scaled loss. No variable changes. If the optimizer is not built, or a list has
-        a wrong length, this is a `ValueError`; on TensorFlow, it is a `NotImplementedError`.
-        """
+        """Return `trainable_variables` and `optimizer_variables` after a step with `grads`; Keras 3 on JAX only."""
         raise NotImplementedError
 
     @_by_family
@@ -360,10 +340,7 @@ class FamilyMembers(Counted, Restorable):
 
     @_by_family
     def get_gradients(self, loss: Any, params: Any) -> list[Any]:
-        """Return the unscaled gradients of a scalar `loss` in a v1 graph; over legacy optimizers only.
-
-        `params` are the variables. If the loss does not depend on one of them, this is a `ValueError`.
-        """
+        """Return unscaled gradients of a scalar `loss` for variables `params` in a v1 graph; legacy optimizers only."""
         raise NotImplementedError
 
     @_by_family

@@ -72,7 +72,8 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
 
     The wrapper has the methods of its inner optimizer's family: legacy tf_keras, new tf_keras, or Keras 3. It is also
     an instance of `LossScaleOptimizer` of that Keras. Hyperparameters such as `beta_1` are those of the inner
-    optimizer: see `mpls docs hyperparameters`. `mpls docs options` has examples of the options.
+    optimizer: see `mpls docs hyperparameters`. `mpls docs options` has examples of the options. In a v1 graph, methods
+    that take a `session` use the default session if you pass none.
 
     Args:
         inner_optimizer: an optimizer of tf_keras (legacy or new) or of Keras 3.
@@ -307,10 +308,9 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
 
     @classmethod
     def from_config(cls: type[_Self], config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> _Self:
-        """Create an optimizer from a config of mpls, of TensorFlow 2.0 or later, or of Keras 3.
+        """Create an optimizer from a `config` of mpls, of TensorFlow 2.0 or later, or of Keras 3.
 
-        `config` is a dict from `get_config`. `custom_objects` has your own classes by name. A config without an
-        optimizer is a `KeyError`, an unsupported loss scale a `ValueError`, and an unknown key a `TypeError`.
+        `custom_objects` has your own classes by name. A config without an optimizer is a `KeyError`.
         """
         inner, settings = read_config(config, custom_objects)
         inner, found, options = without_state(inner)
