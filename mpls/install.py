@@ -163,7 +163,7 @@ def install(
     legacy_optimizers: bool = False,
     _on_touch: _OnTouch | None = None,
 ) -> Installation:
-    """Put the removed names of TensorFlow's loss-scaling API back: as attributes, and as modules to import.
+    """Put the removed names of TensorFlow's loss-scaling API back, as attributes and as modules to import.
 
     Examples:
         >>> import mpls
@@ -173,39 +173,40 @@ def install(
         >>> LossScaleOptimizer.__module__, len(installation.names) > 50, mpls.installed()
         ('mpls.experimental', True, None)
 
-    Names that still work are left alone, unless `replace_existing` is set. TensorFlow need not be imported yet; it gets
-    the names when it is. Calling `install` again changes the settings; in a program that `mpls run` runs, those that
-    are not given stay the options of `mpls run`.
+    Names that still work do not change, unless `replace_existing` is set. You can call `install` before or after
+    `import tensorflow`. A second call changes the settings. If the program runs with `mpls run`, settings that the call
+    leaves out keep the values of `mpls run`.
 
-    An installation applies to the process. In a `with` block, the process has the names until the block ends, and
-    `as_of` applies to the block's thread or asynchronous task only; other threads behave as before.
+    An installation is valid for the process. In a `with` block, it is valid until the block ends. There, `as_of` is
+    valid only for the thread or asynchronous task of the block.
 
     Args:
-        as_of: a TensorFlow release as a string, `"2.2"`: experimental Keras wrappers made from now on behave as they
-            did in that release, where releases differ. By default, they behave as in the last release that had them.
-        contrib: whether to put `tf.contrib.mixed_precision` back too. `tf.contrib` still looks absent otherwise:
-            `hasattr(tf, "contrib")` is False, and nothing else can be imported from it.
-        replace_existing: whether names that still work are replaced by the objects of mpls too.
-        v1: whether the user's own code gets `tensorflow.compat.v1` for `tensorflow`, with TF 2 behaviour disabled.
-            It is disabled once, when that code first imports TensorFlow; what the program enables later, such as eager
-            mode, stays enabled.
-        keras: the generation of Keras that `tf.keras` is. With 2, it is tf_keras, in child processes too, and
-            `import keras` in the user's own code gives tf_keras, as up to TF 2.15. None leaves the choice to the
-            environment variable `TF_USE_LEGACY_KERAS`. Once TensorFlow is loaded, its Keras cannot be changed.
-        legacy_optimizers: whether `tf.keras.optimizers` has the classes of `tf.keras.optimizers.legacy` in the user's
-            own code, as up to TF 2.10; `compile` then makes them for strings such as `"adam"`. It needs Keras 2.
+        as_of: a TensorFlow release as a string, such as `"2.2"`. Keras wrappers that are created afterwards behave as
+            in that release. By default, they behave as in the last release that had them.
+        contrib: whether to put `tf.contrib.mixed_precision` back too. The rest of `tf.contrib` is still missing, and
+            `hasattr(tf, "contrib")` is False.
+        replace_existing: whether to replace names that still work by the objects of mpls too.
+        v1: whether `import tensorflow` in your own code imports `tensorflow.compat.v1`, with TF 2 behaviour disabled.
+            It is disabled when your code first imports TensorFlow. If the program enables eager mode or other TF 2
+            behaviour later, this stays enabled.
+        keras: the generation of Keras that `tf.keras` means. With 2, it means tf_keras, also in child processes, and
+            `import keras` in your own code imports tf_keras, as up to TF 2.15. With None, the environment variable
+            `TF_USE_LEGACY_KERAS` decides. After TensorFlow is loaded, its Keras cannot be changed.
+        legacy_optimizers: whether `tf.keras.optimizers` in your own code has the classes of
+            `tf.keras.optimizers.legacy`, as up to TF 2.10. `compile` then uses them for strings such as `"adam"`. This
+            needs Keras 2.
 
     Returns:
-        The installation. It can be used as a context manager, which restores the previous state.
+        The installation. As a context manager, it restores the previous state at the end of the block.
 
     Raises:
         ValueError: the release or the Keras does not exist, or `legacy_optimizers` is set without Keras 2.
-        TypeError: a setting that must be a bool is none, or the release is not a string.
+        TypeError: a setting is not a bool, or the release is not a string.
         RuntimeError: TensorFlow is loaded already: with TF 2 behaviour for `v1`, or with another Keras for `keras`.
-        ImportError: that Keras is not installed.
+        ImportError: the Keras is not installed.
 
     Reproduces:
-        Nothing; each name reproduces itself. `mpls.names.NAMES` lists them.
+        Nothing; `mpls.names.NAMES` lists the names that it puts back.
     """
     from mpls.core import releases
 

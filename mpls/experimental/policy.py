@@ -35,14 +35,14 @@ _Self = TypeVar("_Self", bound="Policy")
 
 
 class Policy(mpls.keras.Policy):
-    """A `mpls.keras.Policy` with a loss scale, by which `compile` wraps the model's optimizer; deprecated.
+    """A `mpls.keras.Policy` with a loss scale, which `compile` uses to wrap the optimizer; deprecated.
 
-    A model has this policy if the policy was global when the model was made, or was passed to the model. `compile` then
-    wraps the optimizer in `mpls.experimental.LossScaleOptimizer` with the policy's loss scale, unless that is None. An
-    optimizer that is wrapped already stays as it is. This works in tf_keras and in Keras 3: `compile` of both is
-    patched as long as such policies exist, and works as usual for models with other policies.
+    A model has this policy if you pass it to the model, or if it is the global policy when you create the model.
+    `compile` of such a model wraps the optimizer in `mpls.experimental.LossScaleOptimizer` with the loss scale of the
+    policy. If the loss scale is None, or the optimizer has a wrapper, `compile` does not wrap it. While such policies
+    exist, mpls patches `compile` of tf_keras and Keras 3. For other models, `compile` works as usual.
 
-    A model that is loaded from a file has a policy of Keras' own, without the loss scale.
+    A model that you load from a file has a native policy, without a loss scale.
 
     Args:
         name: as for `mpls.keras.Policy`.
@@ -51,12 +51,12 @@ class Policy(mpls.keras.Policy):
 
     Raises:
         TypeError: `name` is not a string.
-        ValueError: `name` names no policy, or one that TensorFlow removed; `loss_scale` is none of these.
+        ValueError: `name` is not a policy, or TensorFlow removed it; `loss_scale` is not one of these.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.Policy`, TF 1.15 to 2.8, with `should_cast_variables`, which was there up
-        to TF 2.3. As from TF 2.4 on, the wrapper copies the settings of the loss scale, so `policy.loss_scale` itself
-        does not change while a model trains.
+        `tf.keras.mixed_precision.experimental.Policy`, TF 1.15 to 2.8, with `should_cast_variables` of TF 2.3 and
+        earlier. As in TF 2.4 and later, the wrapper copies the settings of the loss scale, so `policy.loss_scale` does
+        not change during the training.
 
     Examples:
         >>> import tf_keras, mpls.experimental
@@ -102,11 +102,11 @@ class Policy(mpls.keras.Policy):
 
     @property
     def should_cast_variables(self) -> bool:
-        """Whether layers cast variables before they compute with them, as with a mixed policy."""
+        """Whether layers cast variables before they use them, as with a mixed policy."""
         return self.variable_dtype != self.compute_dtype
 
     def get_config(self) -> dict[str, Any]:
-        """Return `{'name': str, 'loss_scale': dict or None}`, without the latter if it is the default."""
+        """Return `{'name': str, 'loss_scale': dict or None}`, without `'loss_scale'` if it is the default."""
         config = super().get_config()
         # Keras 3 writes the config to files and loads it with its own class, which takes the name only.
         if not self._is_default and who_calls(self).package != "keras":
@@ -118,14 +118,14 @@ class Policy(mpls.keras.Policy):
         """Create a policy from a config.
 
         Args:
-            config: what `get_config` returned, here or in TF 2.1 to 2.8; it is not changed.
+            config: a dict from `get_config` of mpls or of TF 2.1 to 2.8.
             custom_objects: your own classes of loss scales, by name.
 
         Returns:
             The policy.
 
         Raises:
-            ValueError: its loss scale is of an unknown class.
+            ValueError: the class of the loss scale is unknown.
         """
         if isinstance(config.get("loss_scale"), dict):
             config = {**config, "loss_scale": identifiers.deserialize(config["loss_scale"], custom_objects)}
@@ -140,23 +140,23 @@ Policy.__module__ = "mpls.experimental"
 
 
 def set_policy(policy: AnyPolicy | str | None) -> None:
-    """Set the policy of layers and models that are made without one, in tf_keras and in Keras 3; deprecated.
+    """Set the default policy of new layers and models, in tf_keras and in Keras 3; deprecated.
 
-    The policy is set in tf_keras and Keras 3, as far as they are loaded, and in `tf.keras`. Import the
-    Keras that you use before this call.
+    The policy is set in `tf.keras`, and in tf_keras and Keras 3 if they are loaded. Import the Keras that you use
+    before this call.
 
     Args:
-        policy: a `Policy`; the name of one, which is made with the default loss scale; or None for what `floatx` says.
+        policy: a `Policy`; the name of a policy, which then has the default loss scale; or None for the dtype `floatx`.
 
     Raises:
-        TypeError: it is none of these.
-        ValueError: it names no policy of a floating-point dtype; or it is a mixed one, and the graph rewrite is on; or
-            TensorFlow 2 behaviour is disabled. Nothing has been set then.
+        TypeError: `policy` is not one of these.
+        ValueError: `policy` is not a policy of a floating-point dtype; or the graph rewrite is on, and the policy is
+            mixed; or TensorFlow 2 behaviour is disabled. Nothing has been set then.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.set_policy`, TF 1.15 to 2.8. Up to TF 2.2 every policy excluded the
-        graph rewrite, up to TF 2.3 integer policies were accepted, and from TF 2.4 on a name made a policy without
-        `loss_scale`.
+        `tf.keras.mixed_precision.experimental.set_policy`, TF 1.15 to 2.8. Up to TF 2.2, any policy was refused while
+        the graph rewrite was on. Up to TF 2.3, integer policies were accepted. Since TF 2.4, the policy of a name had
+        no `loss_scale`.
 
     Examples:
         >>> import mpls.experimental
@@ -174,15 +174,15 @@ def set_policy(policy: AnyPolicy | str | None) -> None:
 
 
 def global_policy() -> Policy:
-    """Return the policy of layers and models that are made without one; deprecated.
+    """Return the default policy of new layers and models; deprecated.
 
     Returns:
-        If Keras' own functions have set the policy, or nobody has: a `Policy` of that name with the default loss scale.
-            Any other policy is returned unchanged: those of mpls, and quantized ones.
+        A policy of mpls or a quantized policy, if the program set one. Otherwise a `Policy` with the name of Keras'
+            global policy and the default loss scale.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8. As up to TF 2.3, what it returns has a
-        `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
+        `tf.keras.mixed_precision.experimental.global_policy`, TF 1.15 to 2.8. As in TF 2.3 and earlier, the policy has
+        a `loss_scale`, unless it is a `mpls.keras.Policy` or quantized.
 
     Examples:
         >>> import mpls.experimental
@@ -200,15 +200,15 @@ def get_layer_policy(layer: Any) -> Policy:
         layer: the layer.
 
     Returns:
-        If its policy is of Keras' own classes, a `Policy` of that name with the default loss scale. Any other policy is
-        returned unchanged: those of mpls, and quantized ones.
+        The policy of the layer, if it is a policy of mpls or quantized. For a native policy, a `Policy` with the same
+        name and the default loss scale.
 
     Raises:
-        ValueError: it is not a layer.
+        ValueError: `layer` is not a layer.
 
     Reproduces:
-        `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8. As up to TF 2.3, what it returns has a
-        `loss_scale`, except for a `mpls.keras.Policy` and a quantized policy.
+        `tf.keras.mixed_precision.experimental.get_layer_policy`, TF 2.2 to 2.8. As in TF 2.3 and earlier, the policy
+        has a `loss_scale`, unless it is a `mpls.keras.Policy` or quantized.
 
     Examples:
         >>> import tf_keras, mpls.experimental
@@ -236,7 +236,7 @@ def get_layer_policy(layer: Any) -> Policy:
 def policy_scope(policy: Any) -> Iterator[None]:
     """Set the global policy for the duration of a block, in tf_keras and in Keras 3.
 
-    After it, each of the two has the policy that it had before, the same object.
+    After the block, each Keras has its earlier policy again.
 
     Args:
         policy: a policy or its name.

@@ -56,10 +56,10 @@ class PolicyMeta(type):
 
 
 class Policy(metaclass=PolicyMeta):
-    """Which dtypes a Keras layer computes in and keeps its variables in.
+    """The dtype in which a Keras layer computes, and the dtype of its variables.
 
-    Pass it as a layer's `dtype`, or to `set_global_policy`. It is an instance of tf_keras' own `Policy` and of
-    `DTypePolicy` of Keras 3, and layers of both take it. Files that Keras writes load where mpls is not.
+    Pass a policy as the `dtype` of a layer, or to `set_global_policy`. Layers of tf_keras and of Keras 3 take it, as it
+    is an instance of `Policy` of tf_keras and of `DTypePolicy` of Keras 3. Model files load without mpls.
 
     Args:
         name: `'mixed_float16'` or `'mixed_bfloat16'`, to compute in 16 bits with float32 variables; or a dtype, as
@@ -67,7 +67,7 @@ class Policy(metaclass=PolicyMeta):
 
     Raises:
         TypeError: `name` is not a string.
-        ValueError: it names no policy, or one that TensorFlow removed.
+        ValueError: `name` is not a policy, or TensorFlow removed it.
 
     Reproduces:
         `tf.keras.mixed_precision.Policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.Policy`, 2.16 to 2.21.
@@ -113,12 +113,12 @@ class Policy(metaclass=PolicyMeta):
 
     @property
     def compute_dtype(self) -> str | None:
-        """The name of the dtype that layers compute in; None if they take it from their first input."""
+        """The name of the dtype in which layers compute; None if they use the dtype of their first input."""
         return self._compute_dtype
 
     @property
     def variable_dtype(self) -> str | None:
-        """The name of the dtype that layers keep variables in; None if they take it from their first input."""
+        """The name of the dtype of variables; None if layers use the dtype of their first input."""
         return self._variable_dtype
 
     def get_config(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class Policy(metaclass=PolicyMeta):
         """Create a policy from a config.
 
         Args:
-            config: what `get_config` returned; a `'loss_scale'`, which configs of TF 2.1 to 2.3 hold, is ignored.
+            config: a dict from `get_config`. `'loss_scale'` in a config of TF 2.1 to 2.3 is ignored.
             custom_objects: ignored.
 
         Returns:
@@ -185,22 +185,22 @@ def _subclass(cls: Any, natives: tuple[type, ...] = ()) -> Any:
 
 
 def set_global_policy(policy: AnyPolicy | str | None) -> None:
-    """Set the policy of layers that are made without one, in tf_keras and in Keras 3.
+    """Set the default policy of new layers, in tf_keras and in Keras 3.
 
-    It is set in each of the two that the process has loaded, and in the one that `tf.keras` is. A program that uses the
-    other one has to import it before this call.
+    The policy is set in `tf.keras`, and in tf_keras and Keras 3 if they are loaded. Import the Keras that you use
+    before this call.
 
     Args:
-        policy: a `Policy`, the name of one, or None for what `floatx` says.
+        policy: a `Policy`, the name of a policy, or None for the dtype `floatx`.
 
     Raises:
-        TypeError: it is none of these.
-        ValueError: it names no policy of a floating-point dtype; or it is a mixed one, and the graph rewrite is on; or
-            TensorFlow 2 behaviour is disabled. Nothing has been set then.
+        TypeError: `policy` is not one of these.
+        ValueError: `policy` is not a policy of a floating-point dtype; or the graph rewrite is on, and the policy is
+            mixed; or TensorFlow 2 behaviour is disabled. Nothing has been set then.
 
     Reproduces:
         `tf.keras.mixed_precision.set_global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.set_global_policy`,
-        2.16 to 2.21. They set it in one Keras only, and that of Keras 3 knows nothing of the graph rewrite.
+        2.16 to 2.21. They set the policy in one Keras only, and Keras 3 does not check for the graph rewrite.
 
     Examples:
         >>> import mpls.keras
@@ -218,11 +218,10 @@ def set_global_policy(policy: AnyPolicy | str | None) -> None:
 
 
 def global_policy() -> Policy:
-    """Return the policy of layers that are made without one.
+    """Return the default policy of new layers.
 
     Returns:
-        The very object that was set, or what is set in the Keras that `tf.keras` is: by default a policy of its own
-        class, named as `floatx` says.
+        The object that `set_global_policy` set, or else the global policy of `tf.keras`.
 
     Reproduces:
         `tf.keras.mixed_precision.global_policy`, TF 2.4 to 2.15, and `tf_keras.mixed_precision.global_policy`,

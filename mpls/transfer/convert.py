@@ -27,7 +27,7 @@ def convert_state(
     key: str | None = None,
     hyperparameters: bool = False,
 ) -> TransferReport:
-    """Copy the state of an optimizer into an optimizer of another Keras, so that training goes on.
+    """Copy the state of an optimizer into an optimizer of another Keras, so that training continues.
 
     Examples:
         >>> import keras, mpls, tensorflow as tf, tf_keras
@@ -42,40 +42,41 @@ def convert_state(
         slots of weight: momentum
 
     The target gets the number of steps, the slots of every variable, other state of the algorithm, and the loss scale
-    with its counter. It also gets counters of steps and overflows, if it has the options for them. The source stays as
-    it is. If only the source is wrapped, its loss scale is left out. If only the target is wrapped, its loss scale
-    stays as it is; a warning says so if it is dynamic. The target's hyperparameters stay as they are unless
-    `hyperparameters=True`; the report says which differ.
+    with its counter. It also gets counters of steps and overflows, if it has the options for them. If only the source
+    has a wrapper, the loss scale is not copied. If only the target has a wrapper, its loss scale does not change; if it
+    is dynamic, a warning says so. The hyperparameters of the target do not change, unless `hyperparameters=True`. The
+    report lists those that differ.
 
-    All checks come before the first assignment, so an error leaves the target as it was. A target that is not built yet
-    is built with `variables`. It works in eager mode only; functions that use the target may have been traced before.
+    All checks come before the first assignment, so after an error the target has not changed. If the target is not
+    built, it is built with `variables`. The function works only in eager mode. Functions that use the target may have
+    been traced before.
 
     SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, Nadam, Ftrl and Lion can be converted between all families
     that have them. Other optimizers can be converted between instances of one class.
 
     Args:
-        source: an optimizer of tf_keras, legacy or new, of Keras 3 or of `tf.compat.v1.train`, bare or in a wrapper of
-            mpls or of its framework; or the path of a file that holds one.
-        optimizer: the target: an optimizer of tf_keras, legacy or new, or of Keras 3, bare or wrapped.
-        variables: the variables that the target trains, in the order in which it is to be built with them; by default
-            those that it is built with. They are matched with those of the source by name; where the names differ, by
-            order if the source has an order, or by shape if no two shapes are equal. A dict gives the pairs itself:
-            `{key or name in the source: variable}`; the slots of variables that are not in it stay as they are.
-        source_variables: the variables of a live source, in the order of `variables`. By default `variables`, if the
-            source has slots for all of them, or else all that the source has.
-        key: the key of the optimizer in a file that holds several.
-        hyperparameters: whether to set learning rate, betas and so on from the source, where the target has them.
-            Traced functions keep those that are not variables.
+        source: an optimizer of tf_keras (legacy or new), of Keras 3 or of `tf.compat.v1.train`, with or without a
+            wrapper; or the path of a file that holds an optimizer.
+        optimizer: the target, an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper.
+        variables: the variables that the target trains, in their order; by default the variables that the target was
+            built with. mpls matches them with the variables of the source by name. If the names differ, it matches by
+            order if the source has an order, or by shape if all shapes are different. Or pass the pairs as a dict,
+            `{key or name in the source: variable}`; the slots of other variables do not change.
+        source_variables: if the source is an optimizer, its variables in the order of `variables`. By default
+            `variables`, if the source has slots for all of them, or else all variables of the source.
+        key: the key of the optimizer in a file that holds several optimizers.
+        hyperparameters: whether to copy the learning rate, betas and other hyperparameters that the target has. Traced
+            functions keep the old ones that are not variables.
 
     Returns:
         A report of the state that was set, what was left out, and which settings differ; `print` shows it.
 
     Raises:
-        ValueError: the source is broken, of another algorithm, or lacks slots; variables, shapes or dtypes do not fit;
+        ValueError: the source is broken, has another algorithm, or lacks slots; variables, shapes or dtypes do not fit;
             the target refuses a hyperparameter, or is not built and gets no variables; or the call is made in
             `strategy.run`.
         TypeError: `source` or `optimizer` is not an optimizer of these families.
-        RuntimeError: it is called in a graph.
+        RuntimeError: the call is made in a graph.
 
     Reproduces:
         Nothing: TensorFlow and Keras load state only into the family that saved it.

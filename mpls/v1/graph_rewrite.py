@@ -37,21 +37,21 @@ def register_loss_scale_wrapper(
         >>> mpls.v1.register_loss_scale_wrapper(
         ...     Plain, lambda opt, loss_scale: mpls.v1.MixedPrecisionLossScaleOptimizer(opt, 8))
 
-    A registration takes precedence over those of mpls; a second one for the same class replaces the first.
+    Your registration is used before those of mpls. A second registration for the same class replaces the first.
 
     Args:
-        optimizer_cls: the class, instances of subclasses included.
-        wrapper_fn: takes an optimizer and a loss scale, and returns the wrapped optimizer.
-        wrapper_cls: the class of what it returns, whose instances are not wrapped again; by default `wrapper_fn`,
-            if that is a class.
+        optimizer_cls: the class of optimizers; its subclasses are included.
+        wrapper_fn: a function that takes an optimizer and a loss scale, and returns the wrapped optimizer.
+        wrapper_cls: the class of the wrapped optimizer, whose instances are not wrapped again; by default `wrapper_fn`,
+            if `wrapper_fn` is a class.
 
     Raises:
         TypeError: `optimizer_cls` is not a class.
 
     Reproduces:
         `tf.__internal__.mixed_precision.register_loss_scale_wrapper`, TF 2.6 to 2.21, where a function without
-        `wrapper_cls` made every later call of `enable_mixed_precision_graph_rewrite` fail. TensorFlow's
-        own registry is left alone.
+        `wrapper_cls` made every later call of `enable_mixed_precision_graph_rewrite` fail. mpls does not change
+        TensorFlow's registry.
     """
     if not isinstance(optimizer_cls, type):
         raise ArgumentTypeError(
@@ -78,11 +78,11 @@ def enable_mixed_precision_graph_rewrite(
         >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
         >>> mpls.v1.disable_mixed_precision_graph_rewrite()
 
-    The rewrite runs in sessions and functions that are created from now on. It changes operations to float16 on GPUs
-    with tensor cores. Elsewhere, only the loss scaling has an effect.
+    The rewrite works in sessions and functions that are created afterwards. On GPUs with tensor cores, it changes ops
+    to float16. Elsewhere, only the loss scaling has an effect.
 
     Args:
-        opt: a `tf.compat.v1.train.Optimizer`, or an optimizer of tf_keras, legacy or new, or of Keras 3.
+        opt: an optimizer of `tf.compat.v1.train`, tf_keras (legacy or new) or Keras 3.
         loss_scale: `'dynamic'`, a number of at least 1, or a `FixedLossScale` or `DynamicLossScale`; for v1 optimizers
             any `LossScale`.
 
@@ -91,13 +91,13 @@ def enable_mixed_precision_graph_rewrite(
         `mpls.keras.LossScaleOptimizer` for one of Keras.
 
     Raises:
-        ValueError: `opt` is wrapped already, or no optimizer of these; `loss_scale` is none of these; or the global
-            Keras policy is a mixed one. Nothing has been turned on then.
+        ValueError: `opt` has a wrapper, or is not one of these optimizers; `loss_scale` is not one of these; or the
+            global Keras policy is mixed. The rewrite has not been turned on then.
 
     Reproduces:
         `tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21, and
-        `tf.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.5. New tf_keras optimizers were
-        refused from TF 2.11 on.
+        `tf.train.experimental.enable_mixed_precision_graph_rewrite`, TF 1.14 to 2.5. Since TF 2.11, TensorFlow
+        refused new tf_keras optimizers.
     """
     if is_mixed_policy_set():
         raise ArgumentValueError(
@@ -116,7 +116,7 @@ def enable_mixed_precision_graph_rewrite(
 
 
 def disable_mixed_precision_graph_rewrite() -> None:
-    """Turn the mixed-precision graph rewrite off for sessions and functions that are created from now on.
+    """Turn the mixed-precision graph rewrite off for sessions and functions that are created afterwards.
 
     Examples:
         >>> import tensorflow as tf
@@ -125,7 +125,7 @@ def disable_mixed_precision_graph_rewrite() -> None:
         >>> opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)
         >>> mpls.v1.disable_mixed_precision_graph_rewrite()
 
-    Optimizers that were wrapped go on scaling. Logs a warning if the rewrite is off already.
+    Wrapped optimizers still scale the loss. If the rewrite is off already, the function logs a warning.
 
     Reproduces:
         `tf.compat.v1.train.experimental.disable_mixed_precision_graph_rewrite`, TF 1.14 to 2.21.

@@ -54,7 +54,7 @@ def load_model(
     keras: Literal["tf_keras", "keras"] | ModuleType | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Load a model with its weights, optimizer, loss scale and counters, as far as the file holds them.
+    """Load a model with the weights, optimizer, loss scale and counters that the file holds.
 
     Examples:
         >>> import os, tempfile
@@ -69,34 +69,31 @@ def load_model(
         >>> int(again.optimizer.iterations), int(again.optimizer.dynamic_counter)
         (1, 1)
 
-    Reads H5, SavedModel and `.keras` files of tf_keras, `tf.keras` since TF 2.2, and Keras 3. The optimizer may have a
-    wrapper of mpls, a native wrapper, or none. A native wrapper is loaded as
-    `mpls.keras.LossScaleOptimizer`; a bare optimizer stays bare. State that the framework's own loader leaves out, such
-    as the optimizer's slots in a SavedModel, is read from the file. State that the file does not hold gets its initial
-    values, and one warning says which.
-
-    It loads all state of two kinds of files of which the frameworks lose some: H5 files of Keras 3, and models that
-    were compiled under another policy than the current one.
+    The file is an H5 file, a SavedModel or a `.keras` file of tf_keras, of `tf.keras` since TF 2.2, or of Keras 3. A
+    native wrapper is loaded as `mpls.keras.LossScaleOptimizer`. An optimizer without a wrapper gets none. mpls also
+    reads the state that Keras' own loaders lose: slots in a SavedModel, H5 files of Keras 3, and models that were
+    compiled with another global policy. If the file lacks some state, this state gets its initial values, and one
+    warning lists it.
 
     Args:
-        path: the file, or the SavedModel's folder: a string or path object.
-        custom_objects: classes and functions of the user by name.
-        compile: whether to compile the model, if it was compiled. If not, the optimizer is not read.
-        safe_mode: whether to refuse a file that names a class, a function or a graph op that is neither known to be
-            harmless nor yours (in `custom_objects` or registered). This holds in every format, also where the framework
-            itself would run such code. `mpls docs security` says more.
-        keras: the Keras that loads it: `'tf_keras'`, `'keras'`, or the module itself; by default the one that wrote it.
-        **kwargs: other arguments of the framework's loader, such as `options` for a SavedModel.
+        path: the file, or the folder of a SavedModel: a string or path object.
+        custom_objects: your own classes and functions, by name.
+        compile: whether to compile the model, if it was compiled. With False, the optimizer is not read.
+        safe_mode: whether to refuse a file that names an unknown class, function or graph op. You make your own ones
+            known by `custom_objects`, or if you register them. See `mpls docs security`.
+        keras: the Keras that loads the file: `'tf_keras'`, `'keras'`, or the module; by default the Keras that wrote
+            it.
+        **kwargs: other arguments of Keras' own loader, such as `options` for a SavedModel.
 
     Returns:
         The model, of tf_keras or of Keras 3.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        TypeError: `custom_objects` is not a dict, or `safe_mode` no bool.
-        SavedStateError: the file is broken or not a model, `safe_mode` refuses it, or the state of its optimizer is not
-            valid. The message names the file and the key. It is a ValueError.
-        ValueError: `keras` is neither of the two, or cannot load the format.
+        FileNotFoundError: the file does not exist.
+        TypeError: `custom_objects` is not a dict, or `safe_mode` is not a bool.
+        SavedStateError: a ValueError that names the file and the key. The file is broken or not a model, `safe_mode`
+            refuses it, or the state of its optimizer is not valid.
+        ValueError: `keras` is not one of the two, or cannot load the format.
 
     Reproduces:
         `tf.keras.models.load_model` of TF 2.2 to 2.15, `tf_keras.models.load_model` and `keras.models.load_model`. They

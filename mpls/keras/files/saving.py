@@ -20,7 +20,7 @@ from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, lo
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
-    """Save a model by its own `save`, so that a crash at any moment leaves the old file or the new one, whole.
+    """Save a model with `model.save`, so that a crash leaves the complete old file or the complete new file.
 
     Examples:
         >>> import os, tempfile
@@ -32,17 +32,14 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
         >>> os.listdir(os.path.dirname(path))
         ['model.keras']
 
-    The model is written beside the target, flushed to the disk, and moved to the target's path. A reader finds the old
-    model or the new one, also while the model is saved, and after the process was killed. (A SavedModel is a folder. If
-    the system cannot exchange folders in one step, the old one is at `<path>.old` for an instant, and
-    `mpls.keras.load_model(path)` looks there too.)
+    mpls writes the model to a temporary path, flushes it to the disk, and moves it to `path`. A SavedModel is a folder.
+    If the system cannot exchange two folders in one step, the old folder is at `<path>.old` for a moment, and
+    `mpls.keras.load_model(path)` also looks there.
 
-    The file is the one that the model's own `save` writes, and can be loaded without mpls. There are three exceptions,
-    which tf_keras ignores. A `.keras` file of tf_keras with a legacy optimizer has one more member, with the iterations
-    and slots that tf_keras does not save. A `.keras` file of tf_keras with more than three members is packed such that
-    every Python loads it (3.12.0 to 3.12.8, 3.13.0 and 3.13.1 do not load those that tf_keras writes). If the optimizer
-    has tf_keras' own wrapper, which `compile` also makes under `mixed_float16`, the config holds the current loss scale
-    and its counter, as with a wrapper of mpls.
+    The file is the one that `model.save` writes, and loads without mpls. There are three exceptions for tf_keras, which
+    does not mind them. A `.keras` file with a legacy optimizer has one more member, with the iterations and slots. A
+    `.keras` file with more than three members is packed so that every Python loads it. If the optimizer has a native
+    wrapper, the config also holds the current loss scale and its counter.
 
     Args:
         model: a model of tf_keras or Keras 3, compiled or not.
@@ -53,11 +50,11 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
     Raises:
         TypeError: `model` is not a model of tf_keras or Keras 3.
         FileExistsError: `overwrite=False` is passed, and the path exists.
-        OSError: the file cannot be written; the old one stays as it was.
+        OSError: the file cannot be written; the old file has not changed.
 
     Reproduces:
-        `model.save(path)` of tf_keras and Keras 3, which write into the target itself. With Keras 3, a model that was
-        saved as H5 had no optimizer in the `.keras` files that were written of it later.
+        `model.save(path)` of tf_keras and Keras 3, which write to `path` directly. In Keras 3, if a model was saved as
+        H5 first, later `.keras` files of it had no optimizer.
     """
     _require_model(model)
     # Follow links, as writing into the file would.
