@@ -6,26 +6,28 @@ Imported only after an error, since its own imports take time.
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
+import linecache
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, TypeVar
 
 import mpls.optimizer_members as members
-from mpls.errors import FRAMEWORKS
+from mpls.errors import FRAMEWORKS, NOT_THE_USERS
 from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V3
-from mpls.hints.place import Place, SourceOfProgram, frames_of, package_of
 from mpls.hints.removed_names import removal_of
+from mpls.importing.user_code import is_users_file
+from mpls.program.files import MAX_BYTES_OF_RUN
+from mpls.program.programs import Reading, Tree
 
-__all__ = ["CAUSES", "Cause", "hint_of"]
+_Node = TypeVar("_Node", ast.Attribute, ast.Call, ast.Subscript, ast.Import, ast.ImportFrom, ast.Raise)
 
 Options = Mapping[str, bool | int | str]
 
@@ -64,6 +66,8 @@ _OF_KERAS = (
     r"(?:keras\._tf_keras\.keras|keras\.api|keras|tf_keras\.api\._v2\.keras|tensorflow(?:\.compat\.v1)?\.keras)\.(.+)"
 )
 _KERAS_2_OF_V1 = "tf_keras.api._v1.keras"
+_OWN_WRAPPER = "tensorflow.python.training.experimental.loss_scale_optimizer"
+_OLD_CHECKPOINT = "You are trying to restore a checkpoint from a legacy Keras optimizer into"
 
 # How Keras 3 refuses what Keras 2 takes.
 _NOT_IN_KERAS_3 = (
@@ -78,6 +82,157 @@ _REFUSED_PATHS = (
     r"Invalid filepath extension for saving\.|The filename must end in `\.weights\.h5`"
     r"|.*the filepath provided must end in `\.weights\.h5`|The filepath provided must end in `\.keras`"
 )
+
+
+# Where in the user's code an error arose, what the source says there, and what it says about the whole program.
+
+
+@dataclass(frozen=True)
+class Place:
+    """The innermost place in the user's code that an error passed through.
+
+    Attributes:
+        frame: its frame.
+        file: the file that has its source; for a function that AutoGraph converted, the user's file.
+        line: the line there.
+    """
+
+    frame: FrameType
+    file: str
+    line: int
+
+    @staticmethod
+    def of(error: BaseException, shown: BaseException) -> Place | None:
+        """Return the place of an error; None if no frame is the user's.
+
+        Args:
+            error: the error.
+            shown: the error as it is shown; TensorFlow has rewritten it if it arose in a `tf.function`.
+        """
+        places = [
+            Place(entry.tb_frame, entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+            for entry in _entries(error.__traceback__)
+            if package_of(entry.tb_frame) not in (*NOT_THE_USERS, "importlib")
+        ]
+        stack = getattr(getattr(shown, "ag_error_metadata", None), "translated_stack", ())
+        # From the inside to the outside.
+        converted = [each for each in stack if each.is_converted]
+        if places and converted and "__autograph_generated_file" in places[-1].file:
+            return Place(places[-1].frame, converted[0].filename, converted[0].lineno)
+        return places[-1] if places else None
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree of the file; an empty one if its source is unknown."""
+        lines = linecache.getlines(self.file, self.frame.f_globals)
+        try:
+            return ast.parse("".join(lines) or (_code_of_command() if self.file == "<string>" else ""))
+        except SyntaxError:
+            return ast.Module([], [])
+
+    def nodes(self, kind: type[_Node]) -> Iterator[_Node]:
+        """Yield the expressions or statements of a kind that the line belongs to."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, kind) and node.lineno <= self.line <= (node.end_lineno or node.lineno):
+                yield node
+
+    def owners(self, method: str, *, with_arguments: bool) -> list[ast.expr]:
+        """Return the objects whose method is called here; for `__init__`, the classes of which objects are made."""
+        calls = [each for each in self.nodes(ast.Call) if bool(each.args or each.keywords) is with_arguments]
+        if method == "__init__":
+            return [each.func for each in calls]
+        functions = [each.func for each in calls]
+        return [each.value for each in functions if isinstance(each, ast.Attribute) and each.attr == method]
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of a variable or of an attribute of one; None for any other expression, and if it has none.
+
+        For `super()`, return the object whose method it is in.
+        """
+        if isinstance(node, ast.Attribute):
+            owner = self.value(node.value)
+            return None if owner is None else getattr(owner, node.attr, None)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self.this
+        if not isinstance(node, ast.Name):
+            return None
+        return self.frame.f_locals.get(node.id, self.frame.f_globals.get(node.id))
+
+    @property
+    def raises(self) -> bool:
+        """Whether the program itself raises an error here."""
+        return any(True for _ in self.nodes(ast.Raise))
+
+    @property
+    def this(self) -> Any:
+        """The first argument of the enclosing function, such as `self`; None if it has no arguments."""
+        code = self.frame.f_code
+        return self.frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+
+
+class SourceOfProgram:
+    """What the source of the running program says about the options that it needs.
+
+    Args:
+        place: where an error arose. Where the main module shows no option, the file of the place and what it imports
+            count as the program.
+    """
+
+    def __init__(self, place: Place) -> None:
+        main = sys.modules.get("__main__")
+        files = {os.path.abspath(each): None for each in (getattr(main, "__file__", None), place.file) if each}
+        # IPython and notebooks have the cells in `In`.
+        cells = getattr(main, "In", ()) if hasattr(main, "get_ipython") else ()
+        text = "\n".join(cells) or _code_of_command()
+        tree = Tree()
+        programs = [tree.code(text, "code", max_bytes=MAX_BYTES_OF_RUN)] if text else []
+        own = [each for each in files if is_users_file(each) and os.path.isfile(each)]
+        programs += [tree.script(each, max_bytes=MAX_BYTES_OF_RUN) for each in own]
+        self._readings = [Reading(each) for each in programs]
+        self._signs = [sign for reading in self._readings for sign in reading.signs]
+
+    def has(self, about: str, value: int | None = None) -> bool:
+        """Return whether a line shows something about an option, or that the option needs a value."""
+        return any(sign.about == about and value in (None, sign.value) for sign in self._signs)
+
+    def lines_about(self, word: str, file: str) -> set[int]:
+        """Return the lines of a file that show an option by a use of something, by a word of its name."""
+        of_word = [sign.where for sign in self._signs if word in sign.what]
+        return {each.line for each in of_word if os.path.realpath(each.file) == os.path.realpath(file)}
+
+    def choices(self, keras: int | None) -> dict[str, bool | int | str]:
+        """Return the options that `mpls run` would choose.
+
+        Args:
+            keras: the generation of Keras that is given; None to choose it too.
+        """
+        decided = (reading.decide(keras).choices for reading in self._readings)
+        return {each.option: each.value for each in next(filter(None, decided), ())}
+
+
+def package_of(frame: FrameType) -> str:
+    """Return the package that a frame's code belongs to."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def frames_of(error: BaseException) -> list[FrameType]:
+    """Return the frames of an error's traceback, outermost first."""
+    return [entry.tb_frame for entry in _entries(error.__traceback__)]
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _code_of_command() -> str:
+    """Return the code of `python -c CODE`; "" if the process was started in another way."""
+    is_command = sys.argv[:1] == ["-c"] and "-c" in sys.orig_argv
+    return sys.orig_argv[sys.orig_argv.index("-c") + 1] if is_command else ""
+
+
+# Errors.
 
 
 @dataclass(frozen=True)
@@ -145,11 +300,11 @@ class Failure:
             module = self.error.name or ""
             name = getattr(self.error, "name_from", None) or _match(r"cannot import name '(\w+)'", str(self.error))
             if name:
-                return () if _binds(sys.modules.get(module), name) else (f"{module}.{name}",)
+                return (f"{module}.{name}",)
             wanted = [f"{each.module}.{one.name}" for each in self.place.nodes(ast.ImportFrom) for one in each.names]
             wanted += [one.name for each in self.place.nodes(ast.Import) for one in each.names]
             return tuple(each for each in wanted if f"{each}.".startswith(f"{module}.")) or (module,)
-        if not isinstance(holder, ModuleType) or _binds(holder, attribute):
+        if not isinstance(holder, ModuleType):
             return ()
         chains = [
             ast.unparse(each).partition(f".{attribute}.")[2]
@@ -208,16 +363,6 @@ def _is_experimental_wrapper(value: Any) -> bool:
     from mpls.experimental import LossScaleOptimizer
 
     return isinstance(value, LossScaleOptimizer)
-
-
-def _binds(module: Any, name: str) -> bool:
-    """Return whether a module's source imports a name into it: then the program itself has deleted it."""
-    try:
-        tree = ast.parse(inspect.getsource(module))
-    except (TypeError, OSError, SyntaxError):
-        return False
-    imports = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
-    return any(name == (each.asname or each.name) for statement in imports for each in statement.names)
 
 
 def _match(pattern: str, text: str) -> str:
@@ -385,12 +530,6 @@ def _gives_legacy_arguments(failure: Failure) -> bool:
     return is_refused is not None or not _LEGACY_ARGUMENTS.isdisjoint(_refused_arguments(failure))
 
 
-def _saves_as_keras_2(failure: Failure) -> bool:
-    """Return whether Keras 3 refuses the ending of a file for a model or weights, unless it is a slip in its own."""
-    ending = os.path.splitext(str(failure.error).rpartition("filepath=")[2].removesuffix("."))[1]
-    return failure.says(_REFUSED_PATHS, "keras") is not None and not difflib.get_close_matches(ending, [".keras"])
-
-
 def _loads_as_keras_2(failure: Failure) -> bool:
     found = failure.says(r"File format not supported: filepath=(.*?)\. Keras 3 only", "keras")
     return found is not None and any(map(os.path.exists, (os.path.join(found[1], SAVED_MODEL), f"{found[1]}.index")))
@@ -400,6 +539,12 @@ def _rewrites_for_keras(failure: Failure) -> bool:
     """Return whether TensorFlow's graph rewrite refuses an optimizer of Keras 3, or a new one of Keras 2."""
     refused = failure.says(r'"opt" must be an instance of a tf\.train\.Optimizer', "tensorflow")
     return refused is not None and bool(_optimizer_of(frames_of(failure.error)[-1].f_locals.get("opt")))
+
+
+def _unscales_float16(failure: Failure) -> bool:
+    """Return whether TensorFlow's own wrapper of graph mode divides float16 gradients by a float32 scale."""
+    modules = {frame.f_globals.get("__name__") for frame in frames_of(failure.error)}
+    return _OWN_WRAPPER in modules and failure.says(".*float16", "tensorflow") is not None
 
 
 # Names that modules lack.
@@ -485,6 +630,8 @@ CAUSES = (
     Cause(_subclasses_legacy_optimizer, LEGACY, "optimizers have called this method up to TF 2.10", "keras-2"),
     Cause(_gives_legacy_arguments, LEGACY, "optimizers have taken this argument up to TF 2.10", "keras-2"),
     Cause(_rewrites_for_keras, LEGACY, "the graph rewrite takes Keras optimizers of up to TF 2.10", "keras-2"),
+    Cause(_unscales_float16, REPLACED, "TensorFlow's own wrapper takes no float16 gradients, that of mpls does"),
+    Cause(_says(_OLD_CHECKPOINT, "tf_keras"), LEGACY, "this checkpoint is of an optimizer of up to TF 2.10", "keras-2"),
     Cause(lambda failure: bool(_refused_arguments(failure)), KERAS_2, _NONE, "keras-2"),
     Cause(_had_optimizers_of_keras_2, KERAS_2, _NONE, "keras-2"),
     Cause(_had_legacy_optimizers, LEGACY, "optimizers have had this up to TF 2.10", "keras-2"),
@@ -493,7 +640,7 @@ CAUSES = (
     Cause(_is_contrib, {"contrib": True}, "tf.contrib.mixed_precision is put back if it is asked for", "contrib"),
     Cause(_removal, {}, "", "removed-with-tf-1"),
     Cause(_loads_as_keras_2, KERAS_2, "Keras 3 loads neither SavedModels nor checkpoints, Keras 2 does", "keras-2"),
-    Cause(_saves_as_keras_2, KERAS_2, _FILES, "keras-2"),
+    Cause(_says(_REFUSED_PATHS, "keras"), KERAS_2, _FILES, "keras-2"),
     Cause(_says(_NOT_IN_KERAS_3, "keras", "tensorflow"), KERAS_2, _NONE, "keras-2"),
     Cause(_is_name_of_keras_2, KERAS_2, _NONE, "keras-2"),
     Cause(lambda failure: _is_name_of(failure, _KERAS_2_OF_V1), V1_KERAS_2, "this is a name of Keras 2 in TF 1"),

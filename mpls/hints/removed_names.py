@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["removal_of"]
-
 _SLIM = "the package tf-slim has {}, as {}"
 _ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
 

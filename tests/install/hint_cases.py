@@ -71,17 +71,6 @@ v = tf.Variable(1.0)
 Own(name="own").apply_gradients([(v * 1.0, v)])
 """
 
-DELETED = """
-import tensorflow as tf
-value = {0}.{1}
-del {0}.{1}
-try:
-    {2}
-finally:
-    {0}.{1} = value
-"""
-
-
 # compile has wrapped the optimizer; the programs do not name the class, or only to test for it.
 COMPILED = """
 import tensorflow as tf
@@ -480,6 +469,14 @@ CASES = {
         "tf.compat.v1.train.experimental.enable_mixed_precision_graph_rewrite(Own(0.1))",
         "--keras 2 --legacy-optimizers",
     ),
+    "own_wrapper_float16": Case(
+        "import tensorflow.compat.v1 as tf\nwith tf.Graph().as_default():\n"
+        "    v = tf.Variable(tf.ones([], tf.float16))\n    sgd = tf.train.GradientDescentOptimizer(0.1)\n"
+        "    opt = tf.mixed_precision.MixedPrecisionLossScaleOptimizer(sgd, 8.0)\n    opt.minimize(v * v)",
+        "--replace-existing",
+        "float16 gradients",
+        chosen="",
+    ),
     # What looks alike, and has another cause.
     "typo_of_wrapper": Case(WRAPPED + "opt.loss_scal"),
     "of_no_wrapper": Case(WRAPPED + "opt.nothing"),
@@ -540,8 +537,6 @@ CASES = {
     ),
     "private": Case("import tensorflow as tf\ntf.python.framework", "--v1", chosen=""),
     "private_module": Case("import tensorflow.python.none_such"),
-    # A slip in the name of a file that Keras 3 has.
-    "saved_with_an_extension": Case(MODEL + "model.save('model.kears')", chosen="--keras 2"),
     "own_saved": Case("raise ValueError('Invalid filepath extension for saving. Received: filepath=model.')"),
     "own_decayed": Case("class Optimizer: pass\nOptimizer()._decayed_lr"),
     "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
@@ -556,11 +551,6 @@ CASES = {
     "own_current": Case(
         "import tensorflow as tf\nclass Own:\n    loss_scale = tf.constant(1.0)\nOwn().loss_scale._current_loss_scale"
     ),
-    # What TensorFlow has, but for the program.
-    "deleted": Case(DELETED.format("tf", "constant", "tf.constant(1)")),
-    "deleted_from": Case(DELETED.format("tf.train", "Checkpoint", "from tensorflow.train import Checkpoint")),
-    "deleted_of_keras": Case(DELETED.format("tf.keras.layers", "Dense", "tf.keras.layers.Dense(1)")),
-    "deleted_of_v1": Case(DELETED.format("tf.compat.v1", "app", "tf.compat.v1.app.flags")),
     "own_scaled": Case("class LossScaleOptimizer: pass\nLossScaleOptimizer().get_scaled_loss(1)"),
     "own_contrib": Case("import types\ntf = types.ModuleType('tf')\ntf.contrib"),
     "own_of_call": Case(
@@ -691,6 +681,13 @@ CASES_OF_KERAS_2 = {
         SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)", "--keras 2 --legacy-optimizers"
     ),
     "keras_2_cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    "keras_2_checkpoint": Case(
+        "import tensorflow as tf, tempfile\npath, v = tempfile.mkdtemp() + '/c', tf.Variable(1.0)\n"
+        "old, new = tf.keras.optimizers.legacy.Adam(), tf.keras.optimizers.Adam()\n"
+        "old.apply_gradients([(v * 1.0, v)])\ntf.train.Checkpoint(optimizer=old).write(path)\n"
+        "new.apply_gradients([(v * 1.0, v)])\ntf.train.Checkpoint(optimizer=new).restore(path)",
+        "--keras 2 --legacy-optimizers",
+    ),
     "keras_2_argument": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, momentun=0.9)"),
     "keras_2_reset": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
     "keras_2_rho": Case(WRAPPED + "opt.rho"),
