@@ -13,8 +13,6 @@ from mpls.program.files import MAX_BYTES_OF_RUN, current_folder, without_collect
 from mpls.program.programs import Program, Reading, Tree
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
-__all__ = ["choose"]
-
 
 def choose(options: argparse.Namespace) -> Iterable[bytes]:
     """Set the options that a program shows it needs and the user has not given, and print them on standard error.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import html
 import json
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
@@ -34,8 +34,6 @@ from mpls.program.notebooks import notebook
 from mpls.program.programs import Found, Program, Reading, Tree
 from mpls.progress import with_progress, wrapped
 
-__all__ = ["migrate"]
-
 _WOULD_CHANGE = 1
 # Fewer files are done before one could look at a progress bar.
 _FEW = 200
@@ -48,6 +46,7 @@ _END = "\x1b[0m"
 _CONTEXT = 3
 # The most paths in a line about what is still needed.
 _MANY = 3
+_WAS = "was written for"
 
 
 def migrate(options: argparse.Namespace) -> int:
@@ -196,6 +195,14 @@ def _program(tree: Tree, path: str) -> Found:
     return Found(tree.code(text, shown, folder=where, max_bytes=MAX_BYTES_OF_RUN), cells)
 
 
+class _Said(NamedTuple):
+    """What is said of one program, or of several."""
+
+    singular: str
+    plural: str
+    what: str
+
+
 def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_release: bool) -> list[str]:
     """Return what programs still need, a line for each kind of need.
 
@@ -208,8 +215,7 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
     changed = [each for each in results if each.is_changed]
     old = Tree({each.path if each.path in contents else os.path.realpath(each.path): each.before for each in changed})
     imported: set[str] = set()
-    written_for: dict[str, str] = {}
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[str, list[_Said]] = {}
     for result in results:
         if result.unread and not result.is_changed:
             continue
@@ -218,56 +224,50 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
             continue
         with without_collector():
             program = _program(tree, result.path)
-            found[result.path] = list(_needs_of(program)) if program.program.sources else []
-            if not has_release and program.program.sources and pins_of(program.program.sources[0].roots):
+            sources = program.program.sources
+            found[result.path] = list(_needs_of(program)) if sources else []
+            if not has_release and sources and pins_of(sources[0].roots):
                 before = _program(old, result.path) if result.is_changed else program
-                written_for[result.path] = _release_of(before.program)
+                found[result.path] += _release_of(before.program)
         left -= program.program.bytes_read
         imported |= {each.file.shown for each in program.program.sources[1:]}
-    needs: dict[tuple[str, str], list[str]] = {}
+    needs: dict[_Said, list[str]] = {}
     for path, each in found.items():
         # What a module needs, the program that imports it needs.
         for need in each if Folder(current_folder()).shown(path) not in imported else ():
             needs.setdefault(need, []).append(path)
-    lines = [
-        f"{_several(paths)} still {verb}{'s' if len(paths) == 1 else ''} {what}"
-        for (verb, what), paths in needs.items()
-    ]
-    by_release: dict[str, list[str]] = {}
-    for path, release in written_for.items():
-        if release and Folder(current_folder()).shown(path) not in imported:
-            by_release.setdefault(release, []).append(path)
-    lines += [
-        f"{_several(paths)} {'was' if len(paths) == 1 else 'were'} written for {release}"
-        for release, paths in by_release.items()
-    ]
+    # Releases come last.
+    in_order = sorted(needs.items(), key=lambda each: each[0].singular == _WAS)
+    lines = [f"{_several(paths)} {said[len(paths) > 1]} {said.what}" for said, paths in in_order]
     if not_asked:
         lines.append(f"what {_count(not_asked, 'other file')} may need: mpls doctor PATH")
     return lines
 
 
-def _needs_of(found: Found) -> Iterator[tuple[str, str]]:
+def _needs_of(found: Found) -> Iterator[_Said]:
     program = described(found)
     flags = " ".join(each["flag"] for each in program["options"])
     if flags:
-        run = f"mpls run {flags}" if found.cells is None else f"mpls run --children {flags} -m jupyter execute NOTEBOOK"
+        run = f"mpls run {flags}{'' if found.cells is None else ' -m jupyter execute NOTEBOOK'}"
         v1 = [each["because"]["what"] for each in program["options"] if each["option"] == "v1"]
-        yield "need", ", ".join([run, *(f"or tf_upgrade_v2 of TensorFlow, as it {what}" for what in v1)])
+        what = ", ".join([run, *(f"or tf_upgrade_v2 of TensorFlow, as it {what}" for what in v1)])
+        yield _Said("still needs", "still need", what)
     for each in program["disagreements"]:
-        yield "leave", f"{each['flag']} to you, as its lines disagree: mpls doctor has them"
+        what = f"{each['flag']} to you, as its lines disagree: mpls doctor has them"
+        yield _Said("still leaves", "still leave", what)
     for each in program["gone"]:
-        yield "use", f"{each['name']}, which no option brings back: {each['today']}"
+        yield _Said("still uses", "still use", f"{each['name']}, which no option brings back: {each['today']}")
 
 
-def _release_of(program: Program) -> str:
-    """Return the old release that a file beside a program pins and that matters to it, and what to do; else ""."""
-    if not program.sources:
-        return ""
+def _release_of(program: Program) -> Iterator[_Said]:
+    """Yield the old release that a file beside a program pins and that matters to it, and what to do."""
     as_of = Reading(program).decide().value("as_of")
-    for pin in pins_of(program.sources[0].roots):
-        if isinstance(pin.value, tuple) and ".".join(map(str, pin.value[1])) == as_of:
-            return f"{as_of}, {pin.where.file}:{pin.where.line}: give --as-of {as_of}"
-    return ""
+    pins = pins_of(program.sources[0].roots) if program.sources else []
+    where = [
+        each.where for each in pins if isinstance(each.value, tuple) and ".".join(map(str, each.value[1])) == as_of
+    ]
+    for file, line in where[:1]:
+        yield _Said(_WAS, "were written for", f"{as_of}, {file}:{line}: give --as-of {as_of}")
 
 
 def _several(paths: Sequence[str]) -> str:
@@ -369,43 +369,4 @@ def _json(results: Sequence[Result], number: int, is_written: bool, needs: Seque
     return json.dumps(report, indent=2, allow_nan=False)
 
 
-_STYLE = (
-    "body{font-family:sans-serif;max-width:75em;margin:2em auto;padding:0 1em}pre{overflow:auto;background:#f6f6f6;"
-    "padding:.7em}.add{background:#dfd}.del{background:#fdd}table{border-collapse:collapse}td,th{border:1px solid #ccc;"
-    "padding:.2em .6em;text-align:left}.left{background:#ffd}"
-)
-
-
-def _html(results: Sequence[Result], number: int, is_written: bool, needs: Sequence[str]) -> str:
-    return "\n".join(_html_lines(results, [_summary(results, number, is_written=is_written), *needs]))
-
-
-def _html_lines(results: Sequence[Result], about_all: Sequence[str]) -> Iterator[str]:
-    yield "<!DOCTYPE html>"
-    yield '<html lang="en"><head><meta charset="utf-8"><title>mpls migrate</title>'
-    yield f"<style>{_STYLE}</style></head><body><h1>mpls migrate</h1>"
-    yield from (f"<p>{html.escape(printable(line))}</p>" for line in about_all)
-    for result in results:
-        yield f"<h2>{html.escape(printable(result.path))}</h2>"
-        yield from (f"<p>{html.escape(printable(reason))}</p>" for reason in result.unread)
-        if result.messages:
-            yield "<table><tr><th>where</th><th>what</th><th>message</th><th>rule</th></tr>"
-            for message in result.messages:
-                cells = (_place(result, message), message.kind.value, printable(message.text), message.rule)
-                row = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-                yield f'<tr class="{message.kind.value}">{row}</tr>'
-            yield "</table>"
-        if result.parts:
-            lines = _diff_of(result, is_colored=False).split("\n")
-            yield f"<pre>{'<br>'.join(map(_html_line, lines))}</pre>"
-    yield "</body></html>"
-
-
-def _html_line(line: str) -> str:
-    is_head = line.startswith(("---", "+++"))
-    kind = "" if is_head else {"+": "add", "-": "del"}.get(line[:1], "")
-    text = html.escape(line)
-    return f'<span class="{kind}">{text}</span>' if kind else text
-
-
-_REPORTS = {"text": _text, "json": _json, "html": _html}
+_REPORTS = {"text": _text, "json": _json}

@@ -13,8 +13,6 @@ from mpls.errors import printable
 from mpls.tracing.trace_writer import CannotTraceError, TraceWriter
 from mpls.tracing.tracing_session import NO_STEP, SETTINGS, begun_trace
 
-__all__ = ["trace"]
-
 _PREFIX = "mpls trace"
 
 

@@ -16,8 +16,6 @@ from mpls.cli.options import USAGE_ERROR, options_of_mpls
 from mpls.errors import printable
 from mpls.run import environment
 
-__all__ = ["PROGRAMS", "end_as", "has_program", "run", "run_and_wait", "why_not"]
-
 PROGRAMS = "a script, -m and the name of a module, -c and code, or - for standard input"
 # Windows cannot replace a process.
 REPLACES_ITSELF = os.name != "nt"

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from mpls.cli.options import USAGE_ERROR
 from mpls.errors import printable
 
-__all__ = ["INTERRUPTED", "show", "show_bytes", "with_output"]
-
 # As shells have it for a command that Ctrl-C has ended.
 INTERRUPTED = 130
 
