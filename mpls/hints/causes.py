@@ -67,7 +67,7 @@ _OF_KERAS = (
 )
 _KERAS_2_OF_V1 = "tf_keras.api._v1.keras"
 _OWN_WRAPPER = "tensorflow.python.training.experimental.loss_scale_optimizer"
-_OLD_CHECKPOINT = "You are trying to restore a checkpoint from a legacy Keras optimizer into"
+_OLD_CHECKPOINT = "You are trying to restore a checkpoint from a legacy (TF-)?Keras optimizer"
 
 # How Keras 3 refuses what Keras 2 takes.
 _NOT_IN_KERAS_3 = (

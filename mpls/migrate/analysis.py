@@ -21,25 +21,6 @@ from mpls.program.programs import folders_of
 from mpls.program.scopes import Chain, Region, Role, Statement, Survey, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 
-__all__ = [
-    "STAR_RULE",
-    "Analysis",
-    "Decision",
-    "Files",
-    "Finding",
-    "Kept",
-    "Kind",
-    "Note",
-    "Replacement",
-    "Rule",
-    "Settings",
-    "Use",
-    "alternatives",
-    "home_of",
-    "is_gone",
-    "replacement_of",
-]
-
 STAR_RULE = "star-imports"
 # Modules that have the same objects, for names that are imported from one statement.
 _ALSO_IN = {"mpls.experimental": "mpls.v1", "mpls.v1": "mpls.experimental"}

@@ -13,8 +13,6 @@ from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
 from mpls.program.scopes import Binding, Chain, Member, Region, Role, Statement
 
-__all__ = ["RULE_NAME", "Kept", "attributes_of_scales", "is_scale_class", "kept_in", "lost_in"]
-
 RULE_NAME = "loss-scale-objects"
 _METHODS = ("update", "get_config")
 _ATTRIBUTES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, *_METHODS))
@@ -22,11 +20,7 @@ _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.
 
 
 def kept_in(analysis: Analysis) -> Kept | None:
-    """Return what a file relies on that wrappers had up to TF 2.3; None if there is nothing, or it cannot be given.
-
-    Args:
-        analysis: the file, whose uses are found, but not decided on.
-    """
+    """Return what a file relies on that wrappers had up to TF 2.3; None if there is nothing, or it cannot be given."""
     if _installs(analysis):
         return Kept()
     as_of = analysis.settings.as_of
@@ -48,11 +42,7 @@ def _wanted(analysis: Analysis) -> Kept | None:
 
 
 def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
-    """Yield where a file plainly is of TF 2.3 or older, but no release is given, and what no longer holds there.
-
-    Args:
-        analysis: the file.
-    """
+    """Yield where a file plainly is of TF 2.3 or older, but no release is given, and what no longer holds there."""
     if analysis.settings.as_of is not None or analysis.kept is not None or _has_gates(analysis):
         return
     lost = list(_lost(analysis))
@@ -119,19 +109,14 @@ def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
 
 def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
     yield from _classes_and_variables(analysis, wrappers)
-    for node in attributes_of_scales(analysis):
-        yield node, "the program reads an attribute of a wrapper's loss scale"
-    for call in calls_of_read_scales(analysis.instances):
-        if call.kind is Instance.WRAPPER:
-            yield call.node, "the program reads a wrapper's loss scale, and calls it"
-    for read in _objects(analysis):
-        yield read.node, "the program asks which object a wrapper's loss scale is"
     for asked, region in analysis.survey.calls.get("type", ()):
         if len(asked.args) == 1 and analysis.instances.of(asked.args[0], region) is Instance.WRAPPER:
             yield asked, "the program asks for the class of a wrapper, which had another name"
     for read in analysis.survey.reads:
-        if read.name == "get_config" and analysis.instances.kind(read) is Instance.WRAPPER:
-            yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"
+        is_object = read.name == "loss_scale" and read.call is None
+        if (is_object or read.name == "get_config") and analysis.instances.kind(read) is Instance.WRAPPER:
+            what = "the config of a wrapper had the keys optimizer and loss_scale"
+            yield read.node, "the program takes the loss scale object of a wrapper" if is_object else what
     for part in _set_objects(analysis):
         yield part, "the program sets the loss scale object of a wrapper"
 
@@ -159,7 +144,10 @@ def _objects(analysis: Analysis) -> Iterator[Member]:
     """Yield the loss scales of wrappers whose class or identity is asked for."""
     survey = analysis.survey
     asked = [call.args[0] for call, _ in (*survey.calls.get("type", ()), *survey.type_tests) if call.args]
-    asked += [each for node, _ in survey.identities for each in (node.left, *node.comparators) if not _is_none(node)]
+    for node, _, _ in survey.nodes[ast.Compare]:
+        sides = (node.left, *node.comparators)
+        is_of_constant = any(isinstance(each, ast.Constant) for each in node.comparators)
+        asked += sides if isinstance(node.ops[0], ast.Is | ast.IsNot) and not is_of_constant else ()
     nodes = set(asked)
     for read in survey.reads:
         is_asked = read.call is None and read.name == "loss_scale" and read.node in nodes
@@ -183,8 +171,14 @@ def _lost(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
         asked = tests.get(read.node)
         if asked is None or _are_scale_classes(*asked, analysis):
             yield read.node, "up to TF 2.3 this was a LossScale object, and today it is a tensor"
-    for node, key in _items_of_configs(analysis):
-        yield node, f"the config of a wrapper has no {key!r} today, as it had up to TF 2.3"
+    configs = [each for each in analysis.survey.reads if each.name == "get_config" and each.call is not None]
+    calls = {each.call for each in configs if analysis.instances.kind(each) is Instance.WRAPPER}
+    for item, _, region in analysis.survey.nodes[ast.Subscript]:
+        bound = region.only(item.value.id) if isinstance(item.value, ast.Name) else None
+        key = item.slice.value if isinstance(item.slice, ast.Constant) else None
+        is_of_config = (item.value if bound is None else bound.value) in calls and isinstance(item.ctx, ast.Load)
+        if is_of_config and key in ("loss_scale", "optimizer"):
+            yield item, f"the config of a wrapper has no {key!r} today, as it had up to TF 2.3"
     for node in _set_objects(analysis):
         yield node, "up to TF 2.3 the wrapper kept the loss scale that is set here, and today it does not"
 
@@ -197,38 +191,6 @@ def _are_scale_classes(node: ast.expr, region: Region, analysis: Analysis) -> bo
         for each in classes
         for row in map(named, analysis.meanings.of(each, region).paths or ("",))
     )
-
-
-def _items_of_configs(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
-    """Yield where the config of a wrapper is asked for a key that it had up to TF 2.3, with the key."""
-    reads = [each for each in analysis.survey.reads if each.name == "get_config" and each.call is not None]
-    reads = [each for each in reads if analysis.instances.kind(each) is Instance.WRAPPER]
-    if not reads:
-        return
-    calls = {each.call for each in reads}
-    regions = {chain.parts[0]: chain.region for chain in analysis.survey.chains}
-    # What a variable of a function is bound to is used in this function.
-    scopes = {_scope(each.region) or analysis.text.tree for each in reads}
-    for node in dict.fromkeys(node for scope in scopes for node in ast.walk(scope)):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            config, key = node.value, node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            if node.func.attr not in ("get", "pop"):
-                continue
-            config, key = node.func.value, node.args[0]
-        else:
-            continue
-        bound = regions[config].only(config.id) if isinstance(config, ast.Name) and config in regions else None
-        made = config if bound is None else bound.value
-        if made in calls and isinstance(key, ast.Constant) and key.value in ("loss_scale", "optimizer"):
-            yield node, str(key.value)
-
-
-def _scope(region: Region) -> ast.AST | None:
-    """Return the function or class that a scope is of or in; None for a module, and where names of others are set."""
-    while region.owner is None and region.parent is not None and not region.outer:
-        region = region.parent
-    return None if region.outer else region.owner
 
 
 def _calls_scales(analysis: Analysis) -> bool:
@@ -283,10 +245,6 @@ def _is_read(chain: Chain, names: tuple[str, ...], within: Region | None) -> boo
     return method is not None and method.parent is within
 
 
-def _is_none(node: ast.Compare) -> bool:
-    return any(isinstance(each, ast.Constant) for each in node.comparators)
-
-
 def _has_gates(analysis: Analysis) -> bool:
     """Return whether a file does something else on newer releases, where wrappers would be those of TF 2.3 too."""
     if any(is_public(row) for use, _ in analysis.uses for row in use.rows):
@@ -300,12 +258,17 @@ def _has_gates(analysis: Analysis) -> bool:
             if not is_own and any(map(is_gone, analysis.meanings.member(asked, name.value).paths)):
                 return True
     # Text comparisons say of TF 2.10 and newer releases that they are older than 2.4.
-    as_text = {side for node, _ in analysis.survey.comparisons for side in (node.left, *node.comparators)}
+    sides = [(node.left, *node.comparators) for node, _, _ in analysis.survey.nodes[ast.Compare]]
+    as_text = {side for each in sides if any(map(_is_text, each)) for side in each}
     return any(
         name in ("__version__", "VERSION") and part not in as_text
         for chain in analysis.survey.chains
         for name, part in zip(chain.names, chain.parts, strict=True)
     )
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
@@ -320,7 +283,9 @@ def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
         if isinstance(node, ast.Import)
         for alias in node.names
     )
-    first = next((place for place, node in enumerate(body) if _is_framework(analysis.imported.get(node))), None)
+    paths = [analysis.imported.get(node, frozenset()) for node in body]
+    are_of_frameworks = [bool(each) and not any(path.startswith("@") for path in each) for each in paths]
+    first = next((place for place, is_one in enumerate(are_of_frameworks) if is_one), None)
     if is_taken or first is None:
         return None
     last = first
@@ -329,7 +294,3 @@ def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
     end = analysis.text.span(body[last])[1]
     is_above = any(analysis.text.span(use.node)[0] < end for use in wrappers)
     return None if is_above else at_top[body[last]]
-
-
-def _is_framework(paths: frozenset[str] | None) -> bool:
-    return bool(paths) and not any(path.startswith("@") for path in paths or ())

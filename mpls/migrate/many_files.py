@@ -26,19 +26,6 @@ from mpls.program.files import files, missing, without_collector
 from mpls.program.meaning import NOTHING, Meaning, Neighbours
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
 
-__all__ = [
-    "ChangedMeanwhileError",
-    "Message",
-    "Part",
-    "Reader",
-    "Result",
-    "collected",
-    "default_jobs",
-    "migrate_content",
-    "results_of",
-    "write_atomically",
-]
-
 _MAX_BYTES = 1_000_000
 _ENDINGS = (".py", ".pyi", ".pyw", ".ipynb")
 _NOTEBOOK = ".ipynb"
@@ -314,7 +301,8 @@ def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator
         jobs: how many processes may be used.
     """
     facts = _facts(files)
-    chunks = [*_chunks([*files.items()])]
+    every = [*files.items()]
+    chunks = [every[start : start + _CHUNK] for start in range(0, len(every), _CHUNK)]
     if jobs == 1 or len(files) <= _FEW:
         readers: dict[str, Reader] = {}
         for chunk in chunks:
@@ -352,11 +340,6 @@ def _facts(files: dict[str, str]) -> Facts:
             wanted |= wanted_words(content)
     facts = together(found)
     return facts._replace(is_set=facts.is_set & wanted)
-
-
-def _chunks(files: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    for start in range(0, len(files), _CHUNK):
-        yield files[start : start + _CHUNK]
 
 
 # What a process has read; chunks beside each other import the same modules.

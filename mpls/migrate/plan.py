@@ -14,8 +14,6 @@ from mpls.program.meaning import Meaning, are_optimizers_of_tf_1
 from mpls.program.objects import Instance, is_experimental
 from mpls.program.scopes import Binding, Chain, Region, Role
 
-__all__ = ["checkpoint_names", "decide", "written"]
-
 _KERAS = "tf.keras.mixed_precision"
 _GRAPH = "tf.compat.v1.mixed_precision"
 _POLICIES = {"Policy": "Policy", "global_policy": "global_policy", "set_policy": "set_global_policy"}
@@ -143,19 +141,10 @@ class _Plan:
     def _decide_namespace(
         self, alias: ast.alias, row: Name, region: Region, uses: list[tuple[bool, Decision | None]]
     ) -> None:
-        if row.last is None:
-            return
         home = home_of(row.path)
-        if home is not None:
-            if self._analysis.applies_within(row.path):
-                name = alias.asname or alias.name
-                self._analysis.aliases[alias] = self._native_space(name, region, [each for _, each in uses]) or home
-            return
-        # Nothing has all that was in it: what is used of it is spelled out.
-        name = alias.asname or alias.name.partition(".")[0]
-        used = self._chains_from(name, region)
-        if len(used) == len(uses) and all(decision is not None for _, decision in uses):
-            self._analysis.aliases[alias] = ""
+        if home is not None and self._analysis.applies_within(row.path):
+            name = alias.asname or alias.name
+            self._analysis.aliases[alias] = self._native_space(name, region, [each for _, each in uses]) or home
 
     def _native_space(self, name: str, region: Region, uses: list[Decision | None]) -> str | None:
         """Return the namespace of today's own that has all that is used of one; None if there is none."""
@@ -203,23 +192,14 @@ def checkpoint_names(analysis: Analysis) -> ast.expr | None:
 
 
 class _Native:
-    """Finds today's own names for the uses in a file.
-
-    Args:
-        analysis: the file.
-    """
+    """Finds today's own names for the uses in a file."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
         self._uses = [use for use, _ in analysis.uses]
 
     def decision(self, use: Use, decision: Decision) -> Decision:
-        """Return what becomes of a use: today's own name if it means the same, else what was decided.
-
-        Args:
-            use: the use.
-            decision: what it becomes with names of mpls.
-        """
+        """Return what becomes of a use: today's own name if it means the same, else what was decided."""
         of_graph = decision.path.rpartition(".")[2] in _OF_GRAPH
         path = self._path(use, decision) if of_graph or self._analysis.settings.is_native else None
         if path is None:
@@ -305,14 +285,7 @@ class _Native:
 
 
 def written(analysis: Analysis, chain: Chain, node: ast.expr, path: str) -> str | None:
-    """Return how a path of TensorFlow's own is written in place of a part of a chain; None if it cannot be.
-
-    Args:
-        analysis: the file.
-        chain: the chain.
-        node: the part.
-        path: the path.
-    """
+    """Return how a path of TensorFlow's own is written in place of a part of a chain; None if it cannot be."""
     for part in chain.parts[chain.parts.index(node) :: -1]:
         now = analysis.after(part, chain.region)
         if len(now) == 1:
@@ -323,11 +296,7 @@ def written(analysis: Analysis, chain: Chain, node: ast.expr, path: str) -> str 
 
 
 def leave_what_cannot_be_written(analysis: Analysis) -> None:
-    """Go back to names of mpls where a chain has no part from which TensorFlow's own path can be written.
-
-    Args:
-        analysis: the file, with all other decisions made.
-    """
+    """Go back to names of mpls where a chain has no part from which TensorFlow's own path can be written."""
     for place, (chain, node, home) in enumerate(analysis.spaces):
         if not home.startswith("mpls.") and written(analysis, chain, node, home) is None:
             (own,) = {home_of(path) for path in analysis.meanings.of(node, chain.region).paths}

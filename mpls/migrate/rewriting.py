@@ -18,8 +18,6 @@ from mpls.program.files import BROKEN
 from mpls.program.meaning import are_optimizers_of_tf_1
 from mpls.program.scopes import Chain, Region, Role, Statement
 
-__all__ = ["rewritten"]
-
 _SPACE = re.compile(r"[\s\\]+|#[^\n]*")
 _FROM = re.compile(rb"from\s+([.\w]+)\s+import\b")
 _INSTALL = ("mpls", "install")
@@ -70,15 +68,12 @@ class _Rewriting:
             if self._analysis.after(node, chain.region) != {home}:
                 native = None if home.startswith("mpls.") else written(self._analysis, chain, node, home)
                 yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
-        self._install()
-        replaced: set[Statement] = set()
-        for found in _edits_of_imports(self._analysis, self._spelling):
-            if isinstance(found, Statement):
-                replaced.add(found)
-            else:
-                yield found
+        kept = self._analysis.kept
+        if kept is not None and kept.place is not None:
+            self._spelling.call("install", f'as_of="{self._analysis.settings.as_of}"', kept.place)
+        yield from _edits_of_imports(self._analysis)
         yield from self._looked()
-        yield from self._spelling.insertions(replaced)
+        yield from self._spelling.insertions()
 
     def _looked(self) -> Iterator[Edit | Finding]:
         """Yield what rules find beside the uses of names."""
@@ -88,11 +83,6 @@ class _Rewriting:
                     yield found
                 else:
                     yield Finding(self._text.span(found.node)[0], rule.name, found.text, found.kind)
-
-    def _install(self) -> None:
-        kept = self._analysis.kept
-        if kept is not None and kept.place is not None:
-            self._spelling.call("install", f'as_of="{self._analysis.settings.as_of}"', kept.place)
 
     def _objects_taken(self) -> set[ast.expr]:
         """Return the uses in loss scale objects whose settings become arguments."""
@@ -181,11 +171,7 @@ def _without_nested(edits: list[Edit]) -> tuple[Edit, ...]:
 
 
 class _Spelling:
-    """Writes paths of mpls, and collects the imports that they need.
-
-    Args:
-        analysis: the file.
-    """
+    """Writes paths of mpls, and collects the imports that they need."""
 
     def __init__(self, analysis: Analysis) -> None:
         self._text = analysis.text
@@ -225,15 +211,11 @@ class _Spelling:
             self._needed[place].add("mpls")
         self._calls[place] = f"mpls.{name}({arguments})"
 
-    def insertions(self, replaced: set[Statement]) -> Iterator[Edit]:
-        """Yield the edits that insert the imports.
-
-        Args:
-            replaced: import statements that nothing is left of; the imports take their places.
-        """
+    def insertions(self) -> Iterator[Edit]:
+        """Yield the edits that insert the imports."""
         for place, homes in self._places_needed().items():
             lines = self._lines(place, homes)
-            if lines and place not in replaced:
+            if lines:
                 yield self._inserted(place, lines)
 
     def _places_needed(self) -> dict[Statement | None, set[str]]:
@@ -248,16 +230,6 @@ class _Spelling:
                 # Each of its modules binds the name of the package too.
                 found[place].discard("mpls")
         return found | {place: homes - at_top for place, homes in self._needed.items() if place not in found}
-
-    def in_place_of(self, place: Statement) -> str:
-        """Return the imports that take the place of a statement that nothing is left of; "pass" if there are none."""
-        lines = self._lines(place, self._places_needed().get(place, set()))
-        return self.joined(place.node, lines) if lines else "pass"
-
-    def joined(self, node: ast.stmt, statements: list[str]) -> str:
-        """Return statements in the place of one: on lines of their own if it has its own, else after semicolons."""
-        indent = _standing_alone(self._text, node)
-        return "; ".join(statements) if indent is None else f"{self._text.newline}{indent}".join(statements)
 
     def _statement(self, home: str) -> str:
         return f"import {home} as {home.replace('.', '_')}" if self._is_taken else f"import {home}"
@@ -340,14 +312,9 @@ def _imported(analysis: Analysis) -> Iterator[str]:
 # Import statements, name by name.
 
 
-def _edits_of_imports(analysis: Analysis, spelling: _Spelling) -> Iterator[Edit | Finding | Statement]:
-    """Yield the edits of a file's imports and what they do; and statements that are replaced as a whole.
-
-    Args:
-        analysis: the file.
-        spelling: what other edits of the file need to import.
-    """
-    for node, statement, _ in analysis.survey.imports:
+def _edits_of_imports(analysis: Analysis) -> Iterator[Edit | Finding]:
+    """Yield the edits of a file's imports, and what they do."""
+    for node, _, _ in analysis.survey.imports:
         replaced = [alias for alias in node.names if alias in analysis.aliases]
         if not replaced:
             continue
@@ -357,7 +324,7 @@ def _edits_of_imports(analysis: Analysis, spelling: _Spelling) -> Iterator[Edit 
                 start, end = analysis.text.span(alias)
                 yield Edit(start, end, _module(alias, analysis.aliases[alias]))
         else:
-            yield from _ImportFrom(analysis, spelling, statement, node).edits()
+            yield from _ImportFrom(analysis, node).edits()
 
 
 def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Finding]:
@@ -367,13 +334,13 @@ def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Fin
         assert row is not None
         rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
         if rule is not None:
-            text = f"imports {new} in place of {row.path}" if new else f"no longer imports {row.path}"
+            text = f"imports {new} in place of {row.path}"
             yield Finding(analysis.text.span(alias)[0], rule.name, text, Kind.CHANGED)
 
 
 def _module(alias: ast.alias, home: str) -> str:
     if alias.asname is not None:
-        return f"{module_of(home) or 'mpls'} as {alias.asname}"
+        return f"{module_of(home)} as {alias.asname}"
     # The name of the package is what the statement binds; what is used of the module is spelled out.
     return alias.name.partition(".")[0]
 
@@ -381,42 +348,35 @@ def _module(alias: ast.alias, home: str) -> str:
 class _ImportFrom:
     """Rewrites a `from … import …`."""
 
-    def __init__(self, analysis: Analysis, spelling: _Spelling, statement: Statement, node: ast.ImportFrom) -> None:
+    def __init__(self, analysis: Analysis, node: ast.ImportFrom) -> None:
         self._text = analysis.text
         self._aliases = analysis.aliases
-        self._spelling = spelling
-        self._statement = statement
         self._node = node
         self._start, self._end = self._text.span(node)
 
-    def edits(self) -> Iterator[Edit | Statement]:
-        """Yield its edits; the statement too if all of it is replaced."""
+    def edits(self) -> Iterator[Edit]:
+        """Yield its edits."""
         stays = [alias for alias in self._node.names if alias not in self._aliases]
         by_home = self._by_home()
         match = _FROM.match(self._text.utf8, self._start, self._end)
-        if not stays and len(by_home) == 1 and "" not in by_home and match is not None:
+        if not stays and len(by_home) == 1 and match is not None:
             (home, members) = by_home.popitem()
             yield Edit(*match.span(1), module_of(home))
             for alias, member in members:
                 if member != alias.name:
                     yield Edit(*self._text.span(alias), _as(alias, member))
             return
-        above, of_names = self._comments() if _standing_alone(self._text, self._node) is not None else ([], {})
-        names = [(alias, self._text.between(*self._text.span(alias))) for alias in stays]
-        lines = self._lines(self._module(), names, of_names) if names else []
+        indent = _standing_alone(self._text, self._node)
+        lines = [] if indent is None else self._comments()
+        if stays:
+            kept = ", ".join(self._text.between(*self._text.span(alias)) for alias in stays)
+            lines.append(f"from {self._module()} import {kept}")
         for home, members in by_home.items():
-            if home:
-                lines += self._lines(
-                    module_of(home) or home, [(alias, _as(alias, member)) for alias, member in members], of_names
-                )
-            else:
-                above += [of_names[alias] for alias, _ in members if alias in of_names]
-        lines = [*above, *lines]
-        if lines:
-            yield Edit(self._start, self._end, self._spelling.joined(self._node, lines))
-        else:
-            yield self._statement
-            yield Edit(self._start, self._end, self._spelling.in_place_of(self._statement))
+            names = ", ".join(_as(alias, member) for alias, member in members)
+            lines.append(f"from {module_of(home)} import {names}")
+        # On lines of their own if the statement has its own, else after semicolons.
+        joined = "; ".join(lines) if indent is None else f"{self._text.newline}{indent}".join(lines)
+        yield Edit(self._start, self._end, joined)
 
     def _by_home(self) -> dict[str, list[tuple[ast.alias, str]]]:
         """Return the names to import from each module; from one module, if it has all."""
@@ -426,18 +386,10 @@ class _ImportFrom:
             if path is not None:
                 home, _, name = path.rpartition(".")
                 options[alias] = alternatives(Replacement(home, name))
-        homes = {each.home for found in options.values() for each in found}
-        one = [
-            home
-            for home in sorted(homes)
-            if all(any(each.home == home for each in found) for found in options.values())
-        ]
+        common = set.intersection(*({each.home for each in found} for found in options.values()))
         found: dict[str, list[tuple[ast.alias, str]]] = {}
         for alias, replacements in options.items():
-            if self._aliases[alias] == "":
-                found.setdefault("", []).append((alias, ""))
-                continue
-            preferred = [each for each in replacements if each.home in one] or replacements
+            preferred = [each for each in replacements if each.home in common] or replacements
             found.setdefault(preferred[0].home, []).append((alias, preferred[0].name))
         return found
 
@@ -446,43 +398,11 @@ class _ImportFrom:
         match = _FROM.match(self._text.utf8, self._start, self._end)
         return match[1].decode() if match else "." * self._node.level + (self._node.module or "")
 
-    def _comments(self) -> tuple[list[str], dict[ast.alias, str]]:
-        """Return the comments on lines of their own inside the statement, and those behind names."""
+    def _comments(self) -> list[str]:
+        """Return the comments inside the statement."""
         source = self._text.between(self._start, self._end)
-        above: list[str] = []
-        of_names: dict[ast.alias, str] = {}
-        for token in tokenize.generate_tokens(io.StringIO(source, newline=None).readline):
-            if token.type == tokenize.COMMENT:
-                line = self._node.lineno + token.start[0] - 1
-                before = [alias for alias in self._node.names if alias.end_lineno == line]
-                if before:
-                    of_names[before[-1]] = token.string
-                else:
-                    above.append(token.string)
-        return above, of_names
-
-    def _lines(self, module: str, names: list[tuple[ast.alias, str]], comments: dict[ast.alias, str]) -> list[str]:
-        """Return the lines of an import of names; each has a line of its own if one of several has a comment."""
-        if not any(alias in comments for alias, _ in names):
-            return [f"from {module} import {', '.join(name for _, name in names)}"]
-        if len(names) == 1:
-            ((alias, name),) = names
-            return [f"from {module} import {name}  {comments[alias]}"]
-        inner = [f"{self._indent}{name},  {comments.get(alias, '')}".rstrip() for alias, name in names]
-        return [f"from {module} import (", *inner, ")"]
-
-    @property
-    def _indent(self) -> str:
-        """The indentation of names on lines of their own."""
-        start, _ = self._text.line_span(self._node.lineno)
-        outer = self._text.between(start, self._start)
-        for alias in self._node.names:
-            offset, _ = self._text.span(alias)
-            start, _ = self._text.line_span(alias.lineno)
-            indent = self._text.between(start, offset)
-            if not indent.strip() and indent.startswith(outer) and indent != outer:
-                return indent.removeprefix(outer)
-        return "    "
+        tokens = tokenize.generate_tokens(io.StringIO(source, newline=None).readline)
+        return [token.string for token in tokens if token.type == tokenize.COMMENT]
 
 
 def _as(alias: ast.alias, member: str) -> str:
@@ -494,13 +414,7 @@ def _as(alias: ast.alias, member: str) -> str:
 
 
 def _missing_release(use: Use, decision: Decision, analysis: Analysis) -> str:
-    """Return what to do where a use makes wrappers that are not told the release of `--as-of`; "" if none are.
-
-    Args:
-        use: the use.
-        decision: what becomes of it.
-        analysis: the file.
-    """
+    """Return what to do where a use makes wrappers that are not told the release of `--as-of`; "" if none are."""
     settings = arguments_of_release(analysis)
     if not settings or analysis.kept is not None or any(each.names == _INSTALL for each in analysis.survey.chains):
         return ""

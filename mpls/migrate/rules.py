@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
-import operator
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, Use, home_of, is_gone, replacement_of
+from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, home_of, is_gone, replacement_of
 from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, is_scale_class, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
@@ -34,9 +32,8 @@ from mpls.names import (
 from mpls.program.choices import pin_in
 from mpls.program.meaning import Meaning
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
+from mpls.program.releases import COMPARISONS
 from mpls.program.scopes import Chain, Member, Region, Role, Statement
-
-__all__ = ["NAMES_IN_STRINGS", "RULES", "names_in_notebook"]
 
 Found = Iterator[Edit | Note]
 
@@ -150,7 +147,9 @@ def _called(read: Member, analysis: Analysis) -> Found:
     start, end = text.span(read.node)[1], text.span(read.call)[1]
     source = " ".join(text.source(read.node).split())
     kind = analysis.instances.kind(read)
-    if kind in (Instance.POLICY, Instance.OWN) or _is_of_module(read, analysis):
+    paths = analysis.meanings.of(read.owner, read.region).paths
+    is_of_module = bool(paths) and all(path.startswith("@") for path in paths)
+    if kind in (Instance.POLICY, Instance.OWN) or is_of_module:
         return
     if kind is not Instance.WRAPPER:
         what = f"{source}() is left, as it is not certain what it is called on"
@@ -160,12 +159,6 @@ def _called(read: Member, analysis: Analysis) -> Found:
     else:
         yield Edit(start, end, "")
         yield Note(read.node, f"{source}() becomes {source}", Kind.CHANGED)
-
-
-def _is_of_module(read: Member, analysis: Analysis) -> bool:
-    """Return whether a function of a module is called."""
-    paths = analysis.meanings.of(read.owner, read.region).paths
-    return bool(paths) and all(path.startswith("@") for path in paths)
 
 
 def _uses_frameworks(analysis: Analysis) -> bool:
@@ -207,9 +200,9 @@ LOSS_SCALE_OBJECTS = Rule(
     """With `--as-of 2.3` or older, a program that needs wrappers with `LossScale` objects gets `mpls.install(as_of=…)`.
 
 Up to TF 2.3 a wrapper kept the object that it was given, of any class; its attribute `loss_scale` was that object, and
-its config had it. Today the attribute is a tensor. A program that has the object in a variable, derives a class from
-`LossScale` or from the wrapper, asks for the class or attributes of the object, or for the class or config of the
-wrapper, is given what it had: wrappers go to `mpls.experimental.LossScaleOptimizer` with the arguments that they have,
+its config had it. Today the attribute is a tensor. A program that has the object in a variable, reads it and does not
+call it at once, derives a class from `LossScale` or from the wrapper, or asks for the class or config of the wrapper,
+is given what it had: wrappers go to `mpls.experimental.LossScaleOptimizer` with the arguments that they have,
 `opt.loss_scale()` stays, and behind the imports `mpls.install` is called with the release. Left as without this rule
 are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own which
 make wrappers and have no such need. Without `--as-of`, what only such a wrapper has is reported: a loss scale that the
@@ -282,15 +275,12 @@ def _wrappers_of_compile(analysis: Analysis) -> Found:
         return
     advice = f"give compile {PUBLIC}({', '.join(['optimizer', *settings])})"
     for use, _ in analysis.uses:
-        if any(row.path == _SET_POLICY for row in use.rows) and _is_of_float16(use):
+        name = use.call.args[0] if use.call is not None and use.call.args else None
+        # It may have a loss scale.
+        is_of_float16 = use.call is not None and (not isinstance(name, ast.Constant) or name.value == "mixed_float16")
+        if is_of_float16 and any(row.path == _SET_POLICY for row in use.rows):
             what = f"the wrapper that compile makes under this policy is that of Keras 3, which {lack}: {advice}"
             yield Note(use.node, what)
-
-
-def _is_of_float16(use: Use) -> bool:
-    """Return whether a policy is set that may be one with a loss scale."""
-    name = use.call.args[0] if use.call is not None and use.call.args else None
-    return use.call is not None and (not isinstance(name, ast.Constant) or name.value == "mixed_float16")
 
 
 PUBLIC_WRAPPER = Rule(
@@ -424,17 +414,14 @@ commands that run another program of the user's, as `%run train.py`, or install 
 )
 
 
-def _is_of_graph_mode(analysis: Analysis) -> bool:
-    return any(chain.names[-1] in _GRAPH_MODE and chain.call is not None for chain in analysis.survey.chains)
-
-
 def _removed_policies(analysis: Analysis) -> Found:
+    calls = {chain.names[-1] for chain in analysis.survey.chains if chain.call is not None}
     for use, _ in analysis.uses:
         call = use.call
         first = call.args[0] if call is not None and call.args else None
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
-            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=_is_of_graph_mode(analysis))
+            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=not calls.isdisjoint(_GRAPH_MODE))
             yield Note(first, f"the policy {name!r} was removed: write {today}")
 
 
@@ -449,17 +436,11 @@ replaces them depends on what the program wants.
 )
 
 _VERSIONS = frozenset(("tf.__version__", "tf.version.VERSION", "tf.compat.v1.__version__", "keras.__version__"))
-_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
 def _comparisons(analysis: Analysis) -> Found:
-    for node, region in analysis.survey.comparisons:
+    for node, _, region in analysis.survey.nodes[ast.Compare]:
         sides = [node.left, *node.comparators]
         for left, order, right in zip(sides, node.ops, sides[1:], strict=False):
             wrong = _wrong(left, order, right, region, analysis)
@@ -473,14 +454,12 @@ def _wrong(
     left: ast.expr, order: ast.cmpop, right: ast.expr, region: Region, analysis: Analysis
 ) -> tuple[str, bool] | None:
     """Return the newest release for which a comparison is wrong, and its result; None if it is right for all."""
-    compare = _ORDERS.get(type(order))
-    if compare is None:
+    compare = None if isinstance(order, ast.Eq | ast.NotEq) else COMPARISONS.get(type(order))
+    is_left = isinstance(right, ast.Constant)
+    text, version_side = (right, left) if is_left else (left, right)
+    if compare is None or not isinstance(text, ast.Constant) or not isinstance(text.value, str):
         return None
-    is_left = _is_version(left, region, analysis)
-    text = right if is_left else left
-    if not (is_left or _is_version(right, region, analysis)) or not isinstance(text, ast.Constant):
-        return None
-    if not isinstance(text.value, str) or _NUMBERS.fullmatch(text.value) is None:
+    if _NUMBERS.fullmatch(text.value) is None or not _is_version(version_side, region, analysis):
         return None
     for release in reversed(RELEASES):
         version = f"{release}.0"
@@ -526,9 +505,11 @@ def _unknown_modules(analysis: Analysis) -> Found:
     yield from (Note(chain.parts[-1], what) for chain, what in said if what)
     for node, statement, _ in analysis.survey.imports:
         for alias in node.names:
-            is_contrib = alias.name != "*" and analysis.meanings.path_of(alias) == _CONTRIB_MODULE
-            if is_contrib and not _is_tried(statement):
+            path = "" if alias.name == "*" or _is_tried(statement) else analysis.meanings.path_of(alias)
+            if path == _CONTRIB_MODULE:
                 yield Note(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
+            elif is_gone(path) and home_of(path) is None and replacement_of(path) is None:
+                yield Note(alias, f"{path} is gone: take the import away where nothing uses it any more")
 
 
 def _is_tried(statement: Statement) -> bool:

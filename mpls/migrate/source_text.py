@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from mpls.program.files import BROKEN, parse
 from mpls.program.notebooks import notebook
 
-__all__ = ["Edit", "Encoded", "NotebookText", "SourceText", "UnreadableError"]
-
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 # Notebooks.
@@ -39,9 +37,6 @@ class Edit(NamedTuple):
 
 class Encoded:
     """The contents of a file, decoded as Python does.
-
-    Args:
-        content: the bytes.
 
     Attributes:
         text: the text, without a byte order mark, its line ends as they are.
@@ -254,9 +249,9 @@ class NotebookText:
         is_ascii = self._json.isascii()
         for number in sorted(of_cell):
             changed[number] = _replaced(self.cell(number), of_cell[number])
-            for start, end, text in self._changes(number, of_cell[number], is_ascii):
-                parts += [self._json[position:start], text]
-                position = end
+            pieces = self._pieces[number - 1]
+            parts += [self._json[position : pieces[0].start], self._lines_of(changed[number], pieces, is_ascii)]
+            position = pieces[-1].end
         return self._encoded("".join([*parts, self._json[position:]])), changed
 
     def _encoded(self, text: str) -> bytes:
@@ -270,41 +265,20 @@ class NotebookText:
         column = len(self.source.between(start, offset))
         return number, sum(map(len, self._lines[number - 1][: within - 1])) + column
 
-    def _changes(
-        self, number: int, edits: list[tuple[int, int, str]], is_ascii: bool
-    ) -> Iterator[tuple[int, int, str]]:
-        """Yield what changes in the JSON text for one cell."""
-        pieces = self._pieces[number - 1]
-        starts = [0]
-        for piece in pieces:
-            starts.append(starts[-1] + len(piece.value))
-        groups: list[tuple[int, int, list[tuple[int, int, str]]]] = []
-        for start, end, new in sorted(edits):
-            first = min(bisect(starts, start) - 1, len(pieces) - 1)
-            # Where one piece ends and the next begins, an insertion belongs to the first.
-            if first and start == starts[first] and start == end:
-                first -= 1
-            last = max(first, min(bisect(starts, end - 1) - 1, len(pieces) - 1)) if end > start else first
-            if groups and first <= groups[-1][1]:
-                before = groups.pop()
-                groups.append((before[0], max(before[1], last), [*before[2], (start, end, new)]))
-            else:
-                groups.append((first, last, [(start, end, new)]))
-        for first, last, within in groups:
-            text = "".join(piece.value for piece in pieces[first : last + 1])
-            shifted = [(start - starts[first], end - starts[first], new) for start, end, new in within]
-            lines = _LINE.findall(_replaced(text, shifted)) if self._is_list(pieces[0]) else [_replaced(text, shifted)]
-            encoded = [json.dumps(line, ensure_ascii=is_ascii) for line in lines or [""]]
-            yield pieces[first].start, pieces[last].end, self._separator(pieces, first).join(encoded)
+    def _lines_of(self, cell: str, pieces: list[_String], is_ascii: bool) -> str:
+        """Return the source of a cell as JSON, its lines written as before if they were there before."""
+        written = {piece.value: self._json[piece.start : piece.end] for piece in pieces}
+        lines = (_LINE.findall(cell) or [""]) if self._is_list(pieces[0]) else [cell]
+        encoded = [written.get(line) or json.dumps(line, ensure_ascii=is_ascii) for line in lines]
+        return self._separator(pieces).join(encoded)
 
     def _is_list(self, piece: _String) -> bool:
         return self._json[: piece.start].rstrip().endswith(("[", ","))
 
-    def _separator(self, pieces: list[_String], first: int) -> str:
+    def _separator(self, pieces: list[_String]) -> str:
         """Return what is between the lines of a cell."""
         if len(pieces) > 1:
-            one = min(first, len(pieces) - 2)
-            return self._json[pieces[one].end : pieces[one + 1].start]
+            return self._json[pieces[0].end : pieces[1].start]
         before = self._json[: pieces[0].start]
         space = before[len(before.rstrip()) :]
         return f",{space or ' '}"

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from mpls.program.files import names_set
 
-__all__ = ["API_WORDS", "NO_FACTS", "Facts", "facts_of", "together", "wanted_words"]
-
 # A file without any of these words has nothing that a rule looks at.
 API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
 _RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")

@@ -26,22 +26,7 @@ from mpls.migrate.source_text import Edit, SourceText
 from mpls.names import named, namespaces
 from mpls.program.meaning import Meaning
 from mpls.program.objects import is_experimental
-from mpls.program.scopes import Chain, Function, Region, Role, chain_of
-
-__all__ = [
-    "EXPERIMENTAL",
-    "IN_VARIABLE",
-    "PUBLIC",
-    "Unknown",
-    "argument_span",
-    "arguments_of_release",
-    "class_values",
-    "is_fixed",
-    "is_through_unsure",
-    "replace_wrapper",
-    "scale_argument",
-    "scale_arguments",
-]
+from mpls.program.scopes import Chain, Region, Role, chain_of
 
 EXPERIMENTAL = "mpls.experimental.LossScaleOptimizer"
 PUBLIC = "mpls.keras.LossScaleOptimizer"
@@ -350,41 +335,49 @@ def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
     where it may get to a test of any kind. The objects that the file makes are then to be of that class, and not of
     the public one. It is not where it is called, annotates or is derived from, where `isinstance` gets the public
     class in its place, and where it gets another name whose uses are followed.
-
-    Args:
-        analysis: the file.
     """
     if analysis.values_of_class is None:
-        places = _Places()
-        exprs = (*_values(analysis, places), *_modules(analysis, places))
+        exprs = (*_values(analysis), *_modules(analysis))
         analysis.values_of_class = (*exprs, *_imported_in_classes(analysis))
     return analysis.values_of_class
 
 
-def _values(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
+def _values(analysis: Analysis) -> Iterator[ast.expr]:
+    asked = _asked(analysis)
     for use, _ in analysis.uses:
         if not any(row.target == _TARGET for row in use.rows):
             continue
-        if use.role is Role.VALUE:
-            is_value = places.is_value(use.node, use.chain)
-        elif use.role is Role.ANNOTATION:
-            is_value = places.dispatches(use.node, use.chain)
-        else:
-            # It asks for what the name stands for, if that cannot be replaced by the public class.
-            is_value = use.role is Role.TYPE_TEST and not _is_whole(use, analysis)
-        if is_value:
+        # A test asks for what the name stands for, if that cannot be replaced by the public class.
+        is_unsure = use.role is Role.TYPE_TEST and not _is_whole(use, analysis)
+        if is_unsure or (use.role is Role.VALUE and _is_value(use.node, use.chain, asked)):
             yield use.node
 
 
-def _modules(analysis: Analysis, places: _Places) -> Iterator[ast.expr]:
+def _modules(analysis: Analysis) -> Iterator[ast.expr]:
+    asked = _asked(analysis)
     for chain, meaning in analysis.rest:
-        whole = chain.parts[-1]
         if chain.names[-1] in _READS and len(chain.parts) > 1:
             is_value = _may_be_module(analysis.meanings.of(chain.parts[-2], chain.region))
         else:
-            is_value = chain.role is Role.VALUE and _may_be_module(meaning) and places.is_value(whole, chain)
+            is_value = chain.role is Role.VALUE and _may_be_module(meaning) and _is_value(chain.node, chain, asked)
         if is_value:
-            yield whole
+            yield chain.node
+
+
+def _asked(analysis: Analysis) -> set[ast.expr]:
+    """Return what is compared with None, or asked for its attributes but the class; nothing follows from these."""
+    comparisons = [(node.left, *node.comparators) for node, _, _ in analysis.survey.nodes[ast.Compare]]
+    found = {side for sides in comparisons if any(map(_is_none, sides)) for side in sides}
+    for call, _ in analysis.survey.probes:
+        name = call.args[1]
+        is_harmless = isinstance(name, ast.Constant) and name.value not in (_CLASS, "__dict__")
+        if is_harmless or getattr(call.func, "id", "") == "hasattr":
+            found.add(call.args[0])
+    return found
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _may_be_module(meaning: Meaning) -> bool:
@@ -421,12 +414,7 @@ def _modules_around() -> frozenset[str]:
 
 
 def is_through_unsure(use: Use, analysis: Analysis) -> bool:
-    """Return whether a use is an attribute of what may be something else, or unbound.
-
-    Args:
-        use: the use.
-        analysis: the file.
-    """
+    """Return whether a use is an attribute of what may be something else, or unbound."""
     return use.node is not use.chain.parts[0] and not _is_whole(use, analysis)
 
 
@@ -456,104 +444,43 @@ def is_of_loaded(use: Use, analysis: Analysis) -> bool:
     return False
 
 
-# Functions that ask nothing of the objects of a class.
-_HARMLESS = ("callable", "dir", "hasattr", "help", "print", "repr", "str")
-# Functions whose first argument is only called, or is for type checkers, or only finds a method.
-_HARMLESS_AT_FIRST = ("cast", "partial", "super")
 # Attributes of a class by which it is asked whether it has an object or a class.
 _TESTS = ("__instancecheck__", "__mro__", "__subclasscheck__", "__subclasses__", "mro")
 _CLASS = "LossScaleOptimizer"
 
 
-class _Places:
-    """The places of the expressions of a file."""
+def _is_value(node: ast.expr, chain: Chain, asked: set[ast.expr]) -> bool:
+    """Return whether an expression is where its value is not followed.
 
-    def __init__(self) -> None:
-        self._known: dict[ast.AST, ast.AST] = {}
-        self._seen: set[ast.stmt] = set()
+    Followed are names that it is assigned, alone or with others; and nothing follows from a condition.
 
-    def is_value(self, node: ast.expr, chain: Chain) -> bool:
-        """Return whether an expression is where its value is not followed.
-
-        Args:
-            node: the expression, a class or a module.
-            chain: the chain that it is a part of.
-        """
-        self._look_at(chain.statement.node)
-        inner, outer = node, self._known[node]
-        is_followed = not chain.region.is_class
-        while isinstance(outer, ast.IfExp | ast.BoolOp) and _passes(outer, inner):
-            # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
-            is_followed = is_followed and not _is_and(outer)
-            inner, outer = outer, self._known[outer]
-        if isinstance(outer, ast.Attribute):
-            return outer.attr in _TESTS
-        if isinstance(outer, ast.Tuple | ast.List) and self._is_unpacked(outer):
-            outer = self._known[outer]
-        if isinstance(outer, ast.Assign | ast.AnnAssign):
-            return not is_followed or not all(isinstance(each, ast.Name) for each in _targets(outer))
-        if isinstance(outer, ast.Call):
-            return inner is not outer.func and not _is_harmless(outer, inner)
-        if isinstance(outer, ast.Compare):
-            sides = (outer.left, *outer.comparators)
-            return not any(isinstance(each, ast.Constant) and each.value is None for each in sides)
-        is_asked = isinstance(outer, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert | ast.UnaryOp)
-        return not (is_asked or isinstance(outer, ast.Expr | ast.FormattedValue))
-
-    def dispatches(self, node: ast.expr, chain: Chain) -> bool:
-        """Return whether `register` of `functools.singledispatch` takes an annotation as the class of its function."""
-        self._look_at(chain.statement.node)
-        outer = self._known[node]
-        while isinstance(outer, ast.expr):
-            outer = self._known[outer]
-        function = self._known[self._known[outer]] if isinstance(outer, ast.arg) else None
-        if not isinstance(function, Function) or outer not in function.args.args[:2]:
+    Args:
+        node: the expression, a class or a module.
+        chain: the chain that it is a part of.
+        asked: expressions of which something harmless is asked.
+    """
+    if node is not chain.node:
+        return chain.names[chain.parts.index(node) + 1] in _TESTS
+    inner, choice, is_followed = node, chain.choice, not chain.region.is_class
+    while choice is not None and choice.part is inner and not isinstance(choice.node, ast.Call):
+        outer = choice.node
+        is_and = isinstance(outer, ast.BoolOp) and isinstance(outer.op, ast.And)
+        # The class and the module are true.
+        last = outer.values[-1] if isinstance(outer, ast.BoolOp) else inner
+        if inner is getattr(outer, "test", None) or (is_and and inner is not last):
             return False
-        decorators = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
-        return any(isinstance(each, ast.Attribute) and each.attr == "register" for each in decorators)
-
-    def _look_at(self, statement: ast.stmt) -> None:
-        """Note what the nodes of a statement are in, except those of the statements in it."""
-        waiting: list[ast.AST] = [] if statement in self._seen else [statement]
-        self._seen.add(statement)
-        while waiting:
-            outer = waiting.pop()
-            for inner in ast.iter_child_nodes(outer):
-                self._known[inner] = outer
-                if not isinstance(inner, ast.stmt):
-                    waiting.append(inner)
-
-    def _is_unpacked(self, node: ast.Tuple | ast.List) -> bool:
-        """Return whether each element of a tuple or list is assigned to a name of its own."""
-        outer = self._known[node]
-        targets = outer.targets if isinstance(outer, ast.Assign) else []
-        return bool(targets) and all(
-            isinstance(each, ast.Tuple | ast.List) and len(each.elts) == len(node.elts) for each in targets
-        )
-
-
-def _passes(outer: ast.IfExp | ast.BoolOp, inner: ast.expr) -> bool:
-    """Return whether an operand may be what an expression returns; a class and a module are true."""
-    if isinstance(outer, ast.IfExp):
-        return inner is not outer.test
-    return not _is_and(outer) or inner is outer.values[-1]
-
-
-def _is_and(node: ast.IfExp | ast.BoolOp) -> bool:
-    return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
-
-
-def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [each for one in targets for each in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
-
-
-def _is_harmless(call: ast.Call, argument: ast.expr) -> bool:
-    function = call.func
-    name = getattr(function, "id", "")
-    is_first = argument is call.args[0]
-    if name == "getattr" and len(call.args) >= 2:
-        wanted = call.args[1]
-        return is_first and isinstance(wanted, ast.Constant) and wanted.value not in (_CLASS, "__dict__")
-    is_of_module = isinstance(function, ast.Attribute) and function.attr in ("cast", "partial")
-    return name in _HARMLESS or (is_first and (is_of_module or name in _HARMLESS_AT_FIRST))
+        # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
+        is_followed = is_followed and not is_and
+        inner, choice = outer, choice.outer
+    statement = chain.statement.node
+    if inner in asked or getattr(statement, "test", None) is inner:
+        return False
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    values: Sequence[ast.expr | None] = [statement.value]
+    whole = [statement.value, *targets]
+    elements = [each.elts for each in whole if isinstance(each, ast.Tuple | ast.List)]
+    if len(elements) == len(whole) and len({*map(len, elements)}) == 1:
+        values, targets = elements[0], [each for one in elements[1:] for each in one]
+    return not (is_followed and inner in values and all(isinstance(each, ast.Name) for each in targets))

@@ -18,8 +18,6 @@ from mpls.program.signs import (
 )
 from mpls.program.uses import Release, Sign, Uses, Where
 
-__all__ = ["Choice", "Decision", "Disagreement", "decide", "last_pinned", "pin_in", "pins_of"]
-
 _LAST_OF_TF_1: Release = (1, 15)
 # Names that make wrappers, or have `compile` make them.
 _OF_KERAS = tuple(
@@ -156,6 +154,9 @@ class _Deciding:
         signs = self._about("keras")
         if self._is_v1() is not None:
             signs += self._about("keras of v1")
+        v1 = self._about("v1")
+        if (self._uses_keras or v1) and not any(sign.value for sign in v1):
+            signs += self._about("keras unless v1")
         if self._uses_keras:
             if not theirs:
                 signs += self._about("keras if used", "replace_existing")
@@ -195,15 +196,13 @@ def decide(uses: Uses, signs: Sequence[Sign], main: str, keras: int | None = Non
 
 def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:
     """Return whether a program makes Keras wrappers, whose behaviour `--as-of` can set."""
-    # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
-    return any(_makes_wrappers(path, has_optimizers) for path in {use.path for use in uses.uses})
-
-
-def _makes_wrappers(path: str, has_optimizers: bool) -> bool:
-    row = named(path)
-    if row is None or not row.target.startswith("mpls."):
-        return False
-    return row.target in _OF_KERAS or (kind_of(path) == EXPERIMENTAL_WRAPPER and has_optimizers)
+    for path in {use.path for use in uses.uses}:
+        row = named(path)
+        # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
+        is_rewrite = has_optimizers and kind_of(path) == EXPERIMENTAL_WRAPPER
+        if row is not None and row.target.startswith("mpls.") and (row.target in _OF_KERAS or is_rewrite):
+            return True
+    return False
 
 
 def _first(sign: Sign) -> Release:

@@ -8,30 +8,10 @@ import gc
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from mpls.errors import printable
-
-__all__ = [
-    "BROKEN",
-    "MAX_BYTES",
-    "MAX_BYTES_OF_RUN",
-    "MAX_FILES",
-    "MAX_FILE_BYTES",
-    "UNREADABLE",
-    "Folder",
-    "ZipFolder",
-    "absolute",
-    "current_folder",
-    "files",
-    "folders_added",
-    "missing",
-    "names_set",
-    "parse",
-    "without_collector",
-]
 
 # Limits for a program and for one file: counts rather than time, so that the result is always the same.
 MAX_FILES = 400
@@ -108,18 +88,6 @@ class Folder:
         return printable(absolute(path).removeprefix(here))
 
 
-class ZipFolder(Folder):
-    """A zip file in which modules are looked for."""
-
-    def read(self, relative: str) -> bytes | None:
-        """Return up to MAX_FILE_BYTES + 1 bytes of a file in the archive; None if it cannot be read."""
-        try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(relative) as file:
-                return file.read(MAX_FILE_BYTES + 1)
-        except (KeyError, OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile):
-            return None
-
-
 def parse(content: bytes | str) -> ast.Module:
     """Parse a file, without the warnings of Python's parser.
 
@@ -169,12 +137,7 @@ def names_set(content: bytes) -> set[bytes]:
 
 
 def folders_added(tree: ast.Module, file: str) -> list[str]:
-    """Return the folders that a file adds to `sys.path` when it is imported, as far as its source shows them.
-
-    Args:
-        tree: the parsed file.
-        file: its path.
-    """
+    """Return the folders that a file adds to `sys.path` when it is imported, as far as its source shows them."""
     reading = _Reading(file)
     reading.body(tree.body)
     return reading.folders

@@ -15,21 +15,6 @@ from mpls.names import Name, named
 from mpls.program.files import absolute, current_folder
 from mpls.program.scopes import Binding, Region, Survey, chain_parts
 
-__all__ = [
-    "MOST_ALIASES",
-    "NOTHING",
-    "ROOTS",
-    "Branch",
-    "Meaning",
-    "Meanings",
-    "Modules",
-    "Neighbours",
-    "Others",
-    "are_optimizers_of_tf_1",
-    "on_branch",
-    "union",
-]
-
 # The packages, and the roots of their paths.
 ROOTS = {"tensorflow": "tf", "tensorflow_core": "tf", "keras": "keras", "tf_keras": "tf_keras"}
 # Aliases of aliases are followed this deep.

@@ -11,8 +11,6 @@ from typing import Any
 from mpls.errors import printable
 from mpls.program.files import BROKEN, parse
 
-__all__ = ["MAX_NOTEBOOK_BYTES", "Notebook", "notebook"]
-
 # Large, since notebooks contain the images that their cells have shown.
 MAX_NOTEBOOK_BYTES = 100_000_000
 

@@ -18,25 +18,6 @@ from mpls.program.meaning import NOTHING, Meanings
 from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, types_asked
 from mpls.program.tables import OPTIMIZERS, is_in
 
-__all__ = [
-    "EXPERIMENTAL_WRAPPER",
-    "LEGACY_OPTIMIZER",
-    "METRIC",
-    "MODEL",
-    "NEW_WRAPPER",
-    "OPTIMIZER",
-    "POLICY",
-    "WRAPPER_OF_MPLS",
-    "Instance",
-    "Objects",
-    "ScaleCall",
-    "calls_of_read_scales",
-    "is_experimental",
-    "is_public",
-    "keras_path",
-    "kind_of",
-]
-
 OPTIMIZER = "optimizer"
 LEGACY_OPTIMIZER = "legacy optimizer"
 EXPERIMENTAL_WRAPPER = "experimental wrapper"
@@ -204,7 +185,9 @@ class Objects:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             is_self = method is not None and node.value.id == method.self_name
             within = method.parent if is_self and method is not None else self._class_of(node.value, region)
-            return Instance.UNKNOWN if within is None else self._of_attribute(within, node.attr, depth)
+            if within is not None:
+                bindings = [*within.attributes.get(node.attr, ()), *within.names.get(node.attr, ())]
+                return self._of_bindings(bindings, depth)
         return Instance.UNKNOWN
 
     def _of_all(self, found: list[Instance]) -> Instance:
@@ -215,9 +198,6 @@ class Objects:
         if self._is_only and len(kinds) > 1:
             return Instance.UNKNOWN
         return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()
-
-    def _of_attribute(self, within: Region, name: str, depth: int) -> Instance:
-        return self._of_bindings([*within.attributes.get(name, ()), *within.names.get(name, ())], depth)
 
     def _class_of(self, node: ast.Name, region: Region) -> Region | None:
         """Return the scope of the class of the file that a variable is certainly an instance of."""

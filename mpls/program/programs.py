@@ -6,12 +6,11 @@ import ast
 import os
 import re
 import weakref
-import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpls.errors import printable
 from mpls.program.choices import Decision, decide, pins_of
@@ -21,7 +20,6 @@ from mpls.program.files import (
     MAX_FILES,
     UNREADABLE,
     Folder,
-    ZipFolder,
     absolute,
     current_folder,
     files,
@@ -36,8 +34,6 @@ from mpls.program.releases import Releases, arm_of_every_release
 from mpls.program.scopes import Statement, Survey
 from mpls.program.signs import signs_of
 from mpls.program.uses import FileUses, Sign, Uses, Where, modules_of, uses_in
-
-__all__ = ["Found", "Program", "Reading", "Tree", "Unread", "folders_of"]
 
 _MAIN = "__main__.py"
 _NOTEBOOK = ".ipynb"
@@ -219,7 +215,7 @@ class Tree:
     # Programs.
 
     def script(self, path: str, *, max_bytes: int = MAX_BYTES) -> Program:
-        """Return the program that `python PATH` runs: a file, or a folder or zip file with a `__main__`."""
+        """Return the program that `python PATH` runs: a file, or a folder with a `__main__`."""
         program = Program(self, max_bytes)
         # Python resolves a link, and looks for modules beside the file that it points to.
         path = os.path.realpath(path)
@@ -228,10 +224,11 @@ class Tree:
             program.add_file(folder, _MAIN, "", (folder,))
             return program
         where, name = os.path.split(path)
-        folder, archive = Folder(where, self.contents), ZipFolder(path)
-        if not _is_archive(path) or not program.add_file(archive, _MAIN, "", (archive,)):
-            roots = folders_of(folder)
-            program.add_file(folder, name, _package_of(folder, roots[-1]), roots)
+        folder = Folder(where, self.contents)
+        roots = folders_of(folder)
+        # The dotted name of the package that the folder is, if the last holds the outermost one.
+        package = os.path.relpath(where, roots[-1].path).replace(os.sep, ".").lstrip(".")
+        program.add_file(folder, name, package, roots)
         return program
 
     def module(self, name: str, *, max_bytes: int = MAX_BYTES) -> Program:
@@ -356,9 +353,7 @@ class _Linked:
         self._tree = tree
         self._shared = shared
         self._releases: dict[str, tuple[Survey, Releases]] = {}
-        self._exports: dict[tuple[str, str], Meaning] = {}
-        self._answers: dict[tuple[str, str], bool] = {}
-        self._constants: dict[tuple[str, tuple[str, ...]], ast.Constant | None] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
         tree.linked.add(self)
 
     def forget(self, key: str) -> None:
@@ -384,28 +379,28 @@ class _Linked:
             known = self._releases[key] = survey, Releases(survey, _Modules(file.package, self.links[key]), self)
         return known[1]
 
+    def _ask(self, question: str, file: str, name: Any, unknown: Any, ask: Callable[[Releases], Any]) -> Any:
+        """Return the answer to a question about a name in a file, which is asked once; of other files it is unknown."""
+        if file not in self.files:
+            return unknown if self._shared is None else self._shared._ask(question, file, name, unknown, ask)
+        key = (question, file, name)
+        if key not in self._answers:
+            # Set first, because modules may import names from each other in a circle.
+            self._answers[key] = unknown
+            self._answers[key] = ask(self._of(file))
+        return self._answers[key]
+
     def exported(self, file: str, name: str, depth: int) -> Meaning:
         """Return what a name at the top of a file stands for; NOTHING if it is unknown."""
-        if file not in self.files:
-            return NOTHING if self._shared is None else self._shared.exported(file, name, depth)
-        key = (file, name)
-        if key not in self._exports:
-            # Set first, because modules may import names from each other in a circle.
-            self._exports[key] = NOTHING
-            releases = self._of(file)
-            self._exports[key] = releases.name(name, releases.survey.module, depth)
-        return self._exports[key]
+        found: Meaning = self._ask(
+            "exported", file, name, NOTHING, lambda its: its.name(name, its.survey.module, depth)
+        )
+        return found
 
     def is_answer(self, file: str, name: str) -> bool:
         """Return whether a name at the top of a file holds or returns the result of a test for the release."""
-        if file not in self.files:
-            return self._shared is not None and self._shared.is_answer(file, name)
-        key = (file, name)
-        if key not in self._answers:
-            self._answers[key] = False
-            releases = self._of(file)
-            self._answers[key] = releases.is_answer(name, releases.survey.module)
-        return self._answers[key]
+        found: bool = self._ask("is_answer", file, name, False, lambda its: its.is_answer(name, its.survey.module))
+        return found
 
     def is_set(self, name: str) -> bool:
         """Return whether a file that was read sets an attribute of this name on something else than `self`."""
@@ -413,14 +408,12 @@ class _Linked:
 
     def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
         """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""
-        if file not in self.files:
-            return None if self._shared is None else self._shared.constant(file, names)
-        key = (file, names)
-        if key not in self._constants:
-            # Set first, because modules may import names from each other in a circle.
-            self._constants[key] = None
-            self._constants[key] = None if self.is_set(names[-1]) else self._of(file).constant(names)
-        return self._constants[key]
+
+        def ask(its: Releases) -> ast.Constant | None:
+            return None if self.is_set(names[-1]) else its.constant(names)
+
+        found: ast.Constant | None = self._ask("constant", file, names, None, ask)
+        return found
 
     def submodule(self, file: str, name: str) -> str | None:
         """Return the file of a module in the package that a file is; None if it is not among the programs' files."""
@@ -528,7 +521,8 @@ class Program:
                 key = (root.path, relative)
                 if key in self._known:
                     return self._known[key]
-                file = None if _is_library(root) else self._tree.file(root, relative, package)
+                is_library = os.path.basename(os.path.normpath(root.path)) in _LIBRARIES
+                file = None if is_library else self._tree.file(root, relative, package)
                 if file is not None:
                     return self._add(file, key, source.roots)
         return None
@@ -619,9 +613,6 @@ class Program:
 
 class Reading:
     """What a program shows that it needs.
-
-    Args:
-        program: its files.
 
     Attributes:
         program: its files.
@@ -723,24 +714,6 @@ def _does_something(tree: ast.Module) -> bool:
 def _is_main(path: str) -> bool:
     where, name = os.path.split(path)
     return name == _MAIN or _RUNS_AS_MAIN.search(Folder(where).read(name) or b"") is not None
-
-
-def _is_archive(path: str) -> bool:
-    # Opening a pipe would consume the data that the program wants to read.
-    if not os.path.isfile(path):
-        return False
-    # Look at the end of the file, as Python does: a zip file may begin with lines of shell.
-    return zipfile.is_zipfile(path)
-
-
-def _is_library(root: Folder) -> bool:
-    return os.path.basename(os.path.normpath(root.path)) in _LIBRARIES
-
-
-def _package_of(folder: Folder, top: Folder) -> str:
-    """Return the dotted name of the package that a folder is, given the folder that holds the outermost package."""
-    relative = os.path.relpath(folder.path, top.path)
-    return "" if relative == os.curdir else relative.replace(os.sep, ".")
 
 
 def folders_of(folder: Folder) -> tuple[Folder, ...]:

@@ -28,8 +28,6 @@ from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
 from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, chain_parts
 from mpls.program.tables import MEMBERS
 
-__all__ = ["Gates", "Releases", "State", "arm_of_every_release", "is_switch", "version_of_2"]
-
 # Attributes that hold a version, and functions that probe whether something exists.
 _VERSIONS = ("__version__", "version_info", "__version_info__", "VERSION")
 _PROBES = ("hasattr", "callable", "dir", "vars", "getattr")
@@ -51,7 +49,7 @@ _MISSING = (
 _REFUSALS = ("ValueError", "AssertionError", "Exception", "BaseException")
 # The TensorFlow releases that mpls runs on; programs compare such versions as strings.
 _RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
-_COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -60,7 +58,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[str, str], bool]] = {
     ast.NotEq: operator.ne,
 }
 _OF_CONSTANTS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    **_COMPARISONS,
+    **COMPARISONS,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
     ast.In: lambda value, values: value in values,
@@ -127,7 +125,6 @@ class State(NamedTuple):
 
 # Members of objects that only some releases have.
 _OF_RELEASES = MEMBERS - {"compile", "minimize", "optimizer", "save", "save_weights", "variables", *WEIGHTS}
-_ROOTS = frozenset(ROOTS.values())
 # An `if` after which code may not run, by the number of its line: the condition under which it would, or None if that
 # depends on the release.
 _Exit = tuple[int, str | None]
@@ -469,7 +466,7 @@ class Releases(Meanings):
             # Set first, because names may be bound to each other in a circle.
             self._tests[test] = False
             is_asked = any(self._asks(node, region, depth) for node in ast.walk(test))
-            self._tests[test] = is_asked or self._asks_for_module(test, region)
+            self._tests[test] = is_asked or self._asks_for_import(test, region)
         return self._tests[test]
 
     def is_answer(self, name: str, region: Region, depth: int = 0) -> bool:
@@ -506,25 +503,17 @@ class Releases(Meanings):
         asked = name.value if isinstance(name, ast.Constant) else attribute_of(call.args[0])[1] if call.args else ""
         return asked in _OF_RELEASES or (bool(call.args) and self._is_of_framework(call.args[0], region))
 
-    def _asks_for_module(self, test: ast.expr, region: Region) -> bool:
-        """Return whether a condition is whether a module of TensorFlow or Keras is there: `tf_keras is not None`."""
+    def _asks_for_import(self, test: ast.expr, region: Region) -> bool:
+        """Return whether a condition asks for what is imported from TensorFlow or Keras: `tf_keras is not None`."""
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test = test.operand
         if isinstance(test, ast.BoolOp):
-            return any(self._asks_for_module(each, region) for each in test.values)
+            return any(self._asks_for_import(each, region) for each in test.values)
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot):
             test = test.left
-        return isinstance(test, ast.Name) and self._is_module(test.id, region)
-
-    def _is_module(self, name: str, region: Region) -> bool:
-        """Return whether a name is that of TensorFlow or Keras, or of a module that is imported from them."""
-        aliases = [each.value for each in region.find(name) if isinstance(each.value, ast.alias)]
-        return any(path in _ROOTS or _is_namespace(path) for each in aliases for path in self._module_path(each))
-
-    def _module_path(self, alias: ast.alias) -> frozenset[str]:
-        base = self.base_of(alias)
-        paths = self.of_import(alias)
-        return paths if base is None else frozenset(f"{path}.{alias.name}" for path in paths)
+        bindings = region.find(test.id) if isinstance(test, ast.Name) else []
+        aliases = [each.value for each in bindings if isinstance(each.value, ast.alias)]
+        return any(not path.startswith("@") for each in aliases for path in self.of_import(each))
 
     def _is_of_framework(self, node: ast.expr, region: Region, depth: int = 0) -> bool:
         """Return whether an expression may be a module, a class or a function of TensorFlow or Keras.
@@ -601,11 +590,6 @@ def _in_try(state: State, node: ast.stmt, block: list[ast.stmt]) -> State:
         state = state.on(Branch.TRIED)
     may_fail = block is node.body and any(_catches(each, _REFUSALS) for each in node.handlers)
     return state._replace(may_fail=True) if may_fail else state
-
-
-def _is_namespace(path: str) -> bool:
-    row = named(path)
-    return row is not None and row.is_namespace
 
 
 def _last_name(node: ast.AST) -> str:
@@ -692,7 +676,7 @@ def _holds_for_every_release(comparison: ast.Compare) -> bool | None:
     None if the releases differ, or if the version is not compared with a string.
     """
     right = comparison.comparators[0]
-    compare = _COMPARISONS.get(type(comparison.ops[0]))
+    compare = COMPARISONS.get(type(comparison.ops[0]))
     text = right.value if isinstance(right, ast.Constant) else None
     if len(comparison.ops) != 1 or compare is None or not isinstance(text, str):
         return None

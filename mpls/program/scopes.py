@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
 from mpls.optimizer_members import SCALING_METHODS
 from mpls.program.tables import MEMBERS
-
-__all__ = [
-    "Binding",
-    "Chain",
-    "Choice",
-    "Function",
-    "Import",
-    "Member",
-    "Region",
-    "Role",
-    "Statement",
-    "Survey",
-    "argument_names",
-    "attribute_of",
-    "chain_of",
-    "chain_parts",
-    "types_asked",
-]
 
 # Members of wrappers that were something else in some releases, and those that only wrappers have.
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
@@ -52,9 +34,17 @@ _PASS_TARGET = frozenset(
     )
 )
 _LITERALS = (ast.List, ast.Tuple)
+# Kinds of nodes that questions ask for.
+_NOTED = frozenset((ast.Assert, ast.Compare, ast.Dict, ast.Subscript, ast.UnaryOp))
 # Of the kinds that are asked for most; unions take several times as long.
 _NAMES = (ast.Name, ast.Attribute)
 _PLAIN_FIELDS = frozenset(("arg", "attr", "conversion", "ctx", "id", "kind", "op", "ops", "simple", "type_comment"))
+# The fields of nodes that may have others in them; operators and contexts have none.
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if name not in _PLAIN_FIELDS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 _PATH = re.compile(r"mixed_precision\.\w|\.mixed_precision\b|train\.experimental\.\w")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -201,16 +191,10 @@ class Chain:
         return self.names[-1]
 
 
-class Import(NamedTuple):
-    """An import statement.
+class Located(NamedTuple):
+    """A node of the syntax tree, with the statement and the scope that it is in."""
 
-    Attributes:
-        node: the statement in the syntax tree.
-        statement: the same, with the block that it is in.
-        region: the scope that it is in.
-    """
-
-    node: ast.Import | ast.ImportFrom
+    node: Any
     statement: Statement
     region: Region
 
@@ -309,8 +293,12 @@ def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None
     return parts[::-1], tuple(names[::-1])
 
 
-class _Walker:
-    """Goes through a syntax tree once, statement by statement.
+class Survey:
+    """The scopes of a file, and the places in it that rules look at, from one walk through its syntax tree.
+
+    Args:
+        tree: the parsed file.
+        may_be_cut: whether a file that is nested too deeply is read as far as that; else it raises RecursionError.
 
     Attributes:
         module: the scope of the whole file.
@@ -322,47 +310,72 @@ class _Walker:
         functions: the names of all functions and methods.
         classes: the scopes of classes.
         bodies: the scopes of functions.
+        chains: uses of names with the attributes that are read from them, in the order of the file.
+        members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
+        loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
+        calls: calls of what has a plain name, with their scopes.
+        nodes: the assertions, comparisons, dictionaries, subscripts, and unary operations such as `not`.
+        strings: strings that may name a path of the API; docstrings are not among them.
+        is_cut: whether the file is nested too deeply to be read to the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
         self._regions: list[Region] = []
         self.module: Region = self._new_region(None)
         self.bound: set[str] = set()
-        self.members: list[Member] = []
-        self.imports: list[Import] = []
+        self.imports: list[Located] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
         self.returns: dict[ast.AST, list[tuple[ast.expr | None, Region]]] = {}
         self.functions: set[str] = set()
         self.classes: dict[ast.ClassDef, Region] = {}
         self.bodies: dict[Function, Region] = {}
+        self.chains: list[Chain] = []
+        self.members: list[Member] = []
+        self.loose: list[Member] = []
+        self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
+        self.nodes: dict[type[ast.AST], list[Located]] = {kind: [] for kind in _NOTED}
+        self.strings: list[ast.Constant] = []
+        self.is_cut: bool = False
         self._region = self.module
         # The statement that is visited, None outside of all.
         self._here: Statement = None  # type: ignore[assignment]
+        self._string: ast.JoinedStr | None = None
+        self._choice: Choice | None = None
         self._target_name = ""
         self._is_set = False
-        self._fields_of: dict[type, tuple[str, ...]] = {}
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            ast.Import: self._import,
-            ast.ImportFrom: self._import,
-            ast.Global: self._global,
-            ast.Nonlocal: self._nonlocal,
-            ast.ClassDef: self._class,
-            ast.FunctionDef: self._function,
-            ast.AsyncFunctionDef: self._function,
-            ast.Return: self._return,
-            ast.Assign: self._assign,
-            ast.AnnAssign: self._annotated,
-            ast.AugAssign: self._augmented,
-            ast.For: self._for,
-            ast.AsyncFor: self._for,
-            ast.withitem: self._with_item,
-            ast.ExceptHandler: self._handler,
-            ast.Delete: self._delete,
-            ast.MatchAs: self._captured,
-            ast.MatchStar: self._captured,
-            ast.MatchMapping: self._captured,
-        }
+        try:
+            self._block(tree.body)
+        except RecursionError:
+            if not may_be_cut:
+                raise
+            self.is_cut = True
+
+    @property
+    def reads(self) -> list[Member]:
+        """Reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have."""
+        return [each for each in self.members if each.name in _READ and isinstance(each.node, ast.Attribute)]
+
+    @property
+    def type_tests(self) -> list[tuple[ast.Call, Region]]:
+        """Calls of `isinstance` and `issubclass`, with their scopes."""
+        calls = [*self.calls.get("isinstance", ()), *self.calls.get("issubclass", ())]
+        return [each for each in calls if len(each[0].args) == 2]
+
+    @property
+    def probes(self) -> list[tuple[ast.Call, Region]]:
+        """Calls of `getattr` and `hasattr`, with their scopes."""
+        calls = [*self.calls.get("getattr", ()), *self.calls.get("hasattr", ())]
+        return [each for each in calls if len(each[0].args) >= 2]
+
+    @property
+    def compared(self) -> Iterator[ast.expr | None]:
+        """What is compared, or in a tuple, list or set that is, and the keys and values of dictionaries."""
+        for comparison, _, _ in self.nodes[ast.Compare]:
+            for each in (comparison.left, *comparison.comparators):
+                yield from each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
+        for dictionary, _, _ in self.nodes[ast.Dict]:
+            yield from (*dictionary.keys, *dictionary.values)
 
     def forget(self) -> None:
         """Forget what binds names: a binding knows its scope, which knows its bindings; nothing can be asked then."""
@@ -370,7 +383,6 @@ class _Walker:
             region.names.clear()
             region.attributes.clear()
             region.outer.clear()
-        self._handlers.clear()
 
     def _new_region(
         self, parent: Region | None, owner: ast.ClassDef | Function | None = None, is_comprehension: bool = False
@@ -394,12 +406,14 @@ class _Walker:
             self._visit(node)
             self._target_name = target
             return
-        handler = self._handlers.get(type(node))
-        if handler is not None:
-            handler(node)
-            return
         kind = type(node)
-        for name in self._fields_of.get(kind) or self._fields_in(kind):
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, node)
+            return
+        if kind in _NOTED:
+            self.nodes[kind].append(Located(node, self._here, self._region))
+        for name in _FIELDS[kind]:
             value = getattr(node, name, None)
             if isinstance(value, ast.AST):
                 self._visit(value)
@@ -409,22 +423,13 @@ class _Walker:
                 else:
                     self._all(value)
 
-    def _fields_in(self, kind: type[ast.AST]) -> tuple[str, ...]:
-        """Return the fields of a kind of nodes that may have others in them; operators and contexts have none."""
-        found = self._fields_of[kind] = tuple(name for name in kind._fields if name not in _PLAIN_FIELDS)
-        return found
-
     def _all(self, nodes: Sequence[ast.AST | str | None]) -> None:
         for node in nodes:
             if isinstance(node, ast.AST):
                 self._visit(node)
 
-    def _in_role(self, node: ast.expr, role: Role) -> None:
-        """Visit an expression that is used for something."""
-        raise NotImplementedError
-
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self.imports.append(Import(node, self._here, self._region))
+        self.imports.append(Located(node, self._here, self._region))
         for alias in node.names:
             if alias.name == "*":
                 assert isinstance(node, ast.ImportFrom)
@@ -583,77 +588,6 @@ class _Walker:
             assert method.parent is not None
             method.parent.attributes.setdefault(target.attr, []).append(Binding(value, self._region, self._here))
 
-
-class Survey(_Walker):
-    """The scopes of a file, and the places in it that rules look at.
-
-    Args:
-        tree: the parsed file.
-        may_be_cut: whether a file that is nested too deeply is read as far as that; else it raises RecursionError.
-
-    Attributes:
-        chains: uses of names with the attributes that are read from them, in the order of the file.
-        reads: reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have.
-        type_tests: calls of `isinstance` and `issubclass`, with their scopes.
-        calls: calls of what has a plain name, with their scopes.
-        probes: calls of `getattr` and `hasattr`, with their scopes.
-        scales_of_configs: calls of which the item "loss_scale" is read, such as `opt.get_config()["loss_scale"]`.
-        comparisons: comparisons with a string, with their scopes.
-        identities: comparisons by `is` and `is not`, with their scopes.
-        compared: what is compared, or in a tuple, list or set that is, and the keys and values of dictionaries.
-        strings: strings that may name a path of the API; docstrings are not among them.
-        members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
-        loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
-        asserts: the tests of assertions, with their statements and scopes.
-        type_comparisons: comparisons with `type(…)`, with their statements and scopes.
-        is_cut: whether the file is nested too deeply to be read to the end.
-    """
-
-    def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
-        super().__init__()
-        self.loose: list[Member] = []
-        self.asserts: list[tuple[ast.expr, Statement, Region]] = []
-        self.type_comparisons: list[tuple[ast.Compare, Statement, Region]] = []
-        self.is_cut: bool = False
-        self._choice: Choice | None = None
-        self.chains: list[Chain] = []
-        self.reads: list[Member] = []
-        self.type_tests: list[tuple[ast.Call, Region]] = []
-        self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
-        self.probes: list[tuple[ast.Call, Region]] = []
-        self.scales_of_configs: list[ast.Call] = []
-        self.comparisons: list[tuple[ast.Compare, Region]] = []
-        self.identities: list[tuple[ast.Compare, Region]] = []
-        self.compared: list[ast.expr | None] = []
-        self.strings: list[ast.Constant] = []
-        self._string: ast.JoinedStr | None = None
-        self._handlers |= {
-            ast.Name: self._chain,
-            ast.Attribute: self._chain,
-            ast.Call: self._call,
-            ast.Compare: self._compare,
-            ast.Constant: self._constant,
-            ast.Dict: self._dictionary,
-            ast.NamedExpr: self._walrus,
-            ast.Subscript: self._item,
-            ast.Lambda: self._lambda,
-            ast.MatchClass: self._case,
-            ast.ListComp: self._comprehend,
-            ast.SetComp: self._comprehend,
-            ast.GeneratorExp: self._comprehend,
-            ast.DictComp: self._comprehend,
-            ast.JoinedStr: self._f_string,
-            ast.IfExp: self._if_expression,
-            ast.BoolOp: self._choose,
-            ast.Assert: self._assert,
-        }
-        try:
-            self._block(tree.body)
-        except RecursionError:
-            if not may_be_cut:
-                raise
-            self.is_cut = True
-
     def _in_role(self, node: ast.expr, role: Role) -> None:
         """Visit an expression that is used for something, or a tuple, list, union or subscript of such."""
         if isinstance(node, _NAMES):
@@ -672,13 +606,8 @@ class Survey(_Walker):
 
     def _chain(self, node: ast.Name | ast.Attribute, role: Role = Role.VALUE, call: ast.Call | None = None) -> None:
         found = chain_parts(node)
-        parts, names = found or ([node], (node.attr if isinstance(node, ast.Attribute) else node.id,))
-        if not _READ.isdisjoint(names):
-            for part in parts:
-                if isinstance(part, ast.Attribute) and part.attr in _READ:
-                    called = call if part is node else None
-                    self.reads.append(Member(part, called, self._region, self._here, self._string))
         if found is not None:
+            parts, names = found
             target = self._target_name
             self.chains.append(
                 Chain(parts, names, self._region, role, call, self._here, self._string, self._choice, target)
@@ -714,8 +643,6 @@ class Survey(_Walker):
     def _visit_below(self, node: ast.Attribute) -> None:
         value = node.value
         while isinstance(value, ast.Attribute):
-            if value.attr in _READ:
-                self.reads.append(Member(value, None, self._region, self._here, self._string))
             value = value.value
         is_set, self._is_set = self._is_set, False
         target, self._target_name = self._target_name, ""
@@ -742,8 +669,6 @@ class Survey(_Walker):
         name = function.id if isinstance(function, ast.Name) else ""
         if name:
             self.calls.setdefault(name, []).append((node, self._region))
-        if name in ("getattr", "hasattr") and len(node.args) >= 2:
-            self.probes.append((node, self._region))
         called = name or (function.attr if isinstance(function, ast.Attribute) else "")
         if called in _READERS and attribute_of(node)[0] is not None:
             self._target_name = target
@@ -751,7 +676,6 @@ class Survey(_Walker):
             self._target_name = ""
         arguments = node.args
         if name in ("isinstance", "issubclass") and len(arguments) == 2:
-            self.type_tests.append((node, self._region))
             self._visit(arguments[0])
             self._in_role(arguments[1], Role.TYPE_TEST)
         elif name == "getattr" and len(arguments) == 3:
@@ -764,34 +688,9 @@ class Survey(_Walker):
         for keyword in node.keywords:
             self._visit(keyword.value)
 
-    def _compare(self, node: ast.Compare) -> None:
-        sides = (node.left, *node.comparators)
-        if any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in sides):
-            self.comparisons.append((node, self._region))
-        if isinstance(node.ops[0], ast.Is | ast.IsNot):
-            self.identities.append((node, self._region))
-        if any(isinstance(each, ast.Call) and chain_of(each.func) == ("type",) for each in sides):
-            self.type_comparisons.append((node, self._here, self._region))
-        for each in sides:
-            self.compared += each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
-        self._all(sides)
-
-    def _dictionary(self, node: ast.Dict) -> None:
-        self.compared += [*node.keys, *node.values]
-        self._all([*node.keys, *node.values])
-
     def _constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str) and _PATH.search(node.value):
             self.strings.append(node)
-
-    def _item(self, node: ast.Subscript) -> None:
-        if (
-            isinstance(node.slice, ast.Constant)
-            and node.slice.value == "loss_scale"
-            and isinstance(node.value, ast.Call)
-        ):
-            self.scales_of_configs.append(node.value)
-        self._all([node.value, node.slice])
 
     def _walrus(self, node: ast.NamedExpr) -> None:
         self._visit(node.value)
@@ -824,22 +723,13 @@ class Survey(_Walker):
         self._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
         self._region = outer
 
-    def _if_expression(self, node: ast.IfExp) -> None:
-        self._parts(node, [node.test, node.body, node.orelse])
-
-    def _choose(self, node: ast.BoolOp) -> None:
-        self._parts(node, node.values)
-
-    def _parts(self, node: ast.IfExp | ast.BoolOp, parts: list[ast.expr]) -> None:
+    def _choose(self, node: ast.IfExp | ast.BoolOp) -> None:
+        parts = node.values if isinstance(node, ast.BoolOp) else [node.test, node.body, node.orelse]
         outer = self._choice
         for part in parts:
             self._choice = Choice(node, part, outer)
             self._visit(part)
         self._choice = outer
-
-    def _assert(self, node: ast.Assert) -> None:
-        self.asserts.append((node.test, self._here, self._region))
-        self._all([node.test, node.msg])
 
     def _f_string(self, node: ast.JoinedStr) -> None:
         outer, self._string = self._string, self._string or node
@@ -847,6 +737,43 @@ class Survey(_Walker):
             if not isinstance(each, ast.Constant):
                 self._visit(each)
         self._string = outer
+
+
+_HANDLERS: dict[type, Callable[[Survey, Any], None]] = {
+    ast.AnnAssign: Survey._annotated,
+    ast.Assign: Survey._assign,
+    ast.AsyncFor: Survey._for,
+    ast.AsyncFunctionDef: Survey._function,
+    ast.Attribute: Survey._chain,
+    ast.AugAssign: Survey._augmented,
+    ast.BoolOp: Survey._choose,
+    ast.Call: Survey._call,
+    ast.ClassDef: Survey._class,
+    ast.Constant: Survey._constant,
+    ast.Delete: Survey._delete,
+    ast.DictComp: Survey._comprehend,
+    ast.ExceptHandler: Survey._handler,
+    ast.For: Survey._for,
+    ast.FunctionDef: Survey._function,
+    ast.GeneratorExp: Survey._comprehend,
+    ast.Global: Survey._global,
+    ast.IfExp: Survey._choose,
+    ast.Import: Survey._import,
+    ast.ImportFrom: Survey._import,
+    ast.JoinedStr: Survey._f_string,
+    ast.Lambda: Survey._lambda,
+    ast.ListComp: Survey._comprehend,
+    ast.MatchAs: Survey._captured,
+    ast.MatchClass: Survey._case,
+    ast.MatchMapping: Survey._captured,
+    ast.MatchStar: Survey._captured,
+    ast.Name: Survey._chain,
+    ast.NamedExpr: Survey._walrus,
+    ast.Nonlocal: Survey._nonlocal,
+    ast.Return: Survey._return,
+    ast.SetComp: Survey._comprehend,
+    ast.withitem: Survey._with_item,
+}
 
 
 def _items(values: ast.expr, target: ast.expr) -> list[ast.expr | None]:

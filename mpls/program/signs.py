@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Collection, Iterator, Mapping
 
 from mpls.names import named, numbers_of
 from mpls.optimizer_members import (
@@ -16,7 +17,6 @@ from mpls.optimizer_members import (
     WEIGHTS,
     WRAPPER_ATTRIBUTES,
 )
-from mpls.program.kinds import Kinds
 from mpls.program.objects import (
     EXPERIMENTAL_WRAPPER,
     LEGACY_OPTIMIZER,
@@ -24,6 +24,7 @@ from mpls.program.objects import (
     MODEL,
     NEW_WRAPPER,
     OPTIMIZER,
+    POLICY,
     WRAPPER_OF_MPLS,
     keras_path,
     kind_of,
@@ -39,18 +40,7 @@ from mpls.program.tables import (
     TF_2,
     is_in,
 )
-from mpls.program.uses import Access, Call, FileUses, Release, Sign, Use, Uses, Where
-
-__all__ = [
-    "FIRST",
-    "LAST",
-    "LAST_WITH_KERAS_2",
-    "LAST_WITH_LEGACY",
-    "LAST_WITH_LOSS_SCALE_OBJECTS",
-    "NOT_OF_THE_LAST",
-    "old_policy",
-    "signs_of",
-]
+from mpls.program.uses import Access, Call, Release, Sign, Use, Uses, Value, Where
 
 FIRST: Release = (1, 13)
 LAST: Release = (2, 99)
@@ -85,8 +75,9 @@ def signs_of(uses: Uses) -> list[Sign]:
     kinds = Kinds(uses)
     signs: list[Sign] = []
     for file, is_certain, unused in uses.files:
-        if is_certain:
-            signs += [sign for sign, inside in _of_file(file) if unused.isdisjoint(inside)]
+        if file.signs is None:
+            file.signs = [(sign, use.inside) for use in file.uses if use.is_certain for sign in _of_use(use)]
+        signs += [sign for sign, inside in file.signs if is_certain and unused.isdisjoint(inside)]
     if uses.is_eager:
         signs = [sign for sign in signs if sign.about != _V2_UNLESS_EAGER]
     signs = [sign._replace(about="v1") if sign.about == _V2_UNLESS_EAGER else sign for sign in signs]
@@ -95,18 +86,10 @@ def signs_of(uses: Uses) -> list[Sign]:
             signs.extend(_of_access(access, uses, kinds))
     signs.extend(Sign("v1", False, use.where, "asserts that TensorFlow is 2") for use in uses.for_tf_2)
     signs.extend(_of_rewrites(uses, kinds))
-    signs.extend(_of_same(uses, kinds))
-    signs.extend(_of_scales(uses))
+    signs.extend(_of_scales(uses, kinds))
     signs.extend(_of_classes(uses))
     signs.extend(_of_wrappers(uses, kinds))
     return signs
-
-
-def _of_file(file: FileUses) -> list[tuple[Sign, tuple[str, ...]]]:
-    """Return the signs that a file's uses of names of TensorFlow and Keras are, each with what they are in."""
-    if file.signs is None:
-        file.signs = [(sign, use.inside) for use in file.uses if use.is_certain for sign in _of_use(use)]
-    return file.signs
 
 
 def _of_use(use: Use) -> Iterator[Sign]:
@@ -121,7 +104,8 @@ def _of_use(use: Use) -> Iterator[Sign]:
         is_ours = is_in(path, {"tf.contrib.mixed_precision"})
         yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
     row = named(path)
-    if path.endswith(".DynamicLossScale") and row is not None and _has_multiplier(use):
+    multiplier = 2 if use.call is None else use.call.keywords.get("multiplier", 2)
+    if path.endswith(".DynamicLossScale") and row is not None and multiplier not in (2, ...):
         what = f"gives {path} a multiplier, which wrappers took"
         yield Sign("release of wrappers", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, what)
     if row is not None and not row.needs_keras_3:
@@ -131,11 +115,6 @@ def _of_use(use: Use) -> Iterator[Sign]:
     if name:
         yield Sign("release", (FIRST, _OLD_POLICIES[name]), where, f"names the policy {name!r}")
     yield from _of_keras(use)
-
-
-def _has_multiplier(use: Use) -> bool:
-    value = ... if use.call is None else use.call.keywords.get("multiplier", ...)
-    return value is not ... and value != 2
 
 
 def old_policy(use: Use) -> str:
@@ -155,6 +134,9 @@ def _of_keras(use: Use) -> Iterator[Sign]:
         # A program that imports tf_keras by name expects `keras` and `tf.keras` to be Keras 3.
         yield Sign("tf_keras", 3, where, f"uses {path}")
     if not within:
+        # TF 1 had functions of some of these names.
+        if is_in(path.replace("tf.", "keras.", 1), KERAS_2_OF_TF):
+            yield Sign("keras unless v1", 2, where, f"uses {path}")
         return
     if is_in(within, KERAS_2 | KERAS_2_PRIVATE) or (path != within and is_in(within, KERAS_2_OF_TF)):
         yield Sign("keras", 2, where, f"uses {path}")
@@ -194,7 +176,8 @@ def _of_access(access: Access, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
     name, where = access.chain[-1], access.where
     if name in uses.defined:
         return
-    if name in ("loss_scale", "_loss_scale") and _is_called_without_arguments(access):
+    call = access.call
+    if name in ("loss_scale", "_loss_scale") and call is not None and not call.values and not call.keywords:
         if _is_experimental_wrapper(access, uses, kinds):
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"calls .{name}()")
     elif name in ATTRIBUTES_OF_LOSS_SCALES and access.chain[-2:-1] in (("loss_scale",), ("_loss_scale",)):
@@ -203,10 +186,10 @@ def _of_access(access: Access, uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), where, f"reads .{access.chain[-2]}.{name}")
     elif name in LEGACY_USES and not access.is_set and _is_optimizer(access, kinds):
         yield Sign("legacy_optimizers", True, where, f"uses .{name} of an optimizer")
-    if name == "compile" and access.call is not None and (access.call.values or access.call.keywords):
+    if name == "compile" and call is not None and (call.values or call.keywords):
         yield Sign("compile", True, where, "calls .compile()")
     what = _of_keras_2(access, kinds)
-    if name == "save" and access.call is not None and access.call.is_unextended and kinds.is_only(access, MODEL):
+    if name == "save" and call is not None and call.is_unextended and kinds.is_only(access, MODEL):
         what = what or "saves a model to a path without an extension"
     if what:
         yield Sign("keras if used", 2, where, what)
@@ -245,10 +228,6 @@ def _is_experimental_wrapper(access: Access, uses: Uses, kinds: Kinds) -> bool:
     return is_called_so and any(kind_of(use.path) == EXPERIMENTAL_WRAPPER and use.is_certain for use in uses.uses)
 
 
-def _is_called_without_arguments(access: Access) -> bool:
-    return access.call is not None and not access.call.values and not access.call.keywords
-
-
 def _keywords(place: Use | Access) -> Collection[str | None]:
     return () if place.call is None else place.call.keywords
 
@@ -270,21 +249,16 @@ def _of_rewrites(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             yield Sign("legacy_optimizers", True, use.where, what)
 
 
-def _of_same(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
-    """Yield signs for `assert opt.loss_scale is scale`, which fails since TF 2.4, where `loss_scale` is a tensor."""
-    for access in uses.same:
-        is_scale = access.chain[-1] == "loss_scale" and access.is_certain and "loss_scale" not in uses.defined
-        if is_scale and _is_experimental_wrapper(access, uses, kinds):
-            what = "asserts which object .loss_scale is"
-            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), access.where, what)
-
-
-def _of_scales(uses: Uses) -> Iterator[Sign]:
-    """Yield signs for uses of the loss scale of what is a wrapper by what it is assigned or where it is passed on."""
+def _of_scales(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
+    """Yield signs for uses of the loss scale of an experimental wrapper as the object that it was up to TF 2.3."""
     has_own = not uses.defined.isdisjoint(("loss_scale", "_loss_scale"))
+    releases = (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS)
+    for access in uses.same:
+        if access.chain[-1] == "loss_scale" and not has_own and _is_experimental_wrapper(access, uses, kinds):
+            yield Sign("release", releases, access.where, "asserts which object .loss_scale is")
     for each in uses.scales:
         if each.is_sure or not has_own:
-            yield Sign("release", (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS), each.where, each.what)
+            yield Sign("release", releases, each.where, each.what)
 
 
 def _of_classes(uses: Uses) -> Iterator[Sign]:
@@ -332,18 +306,7 @@ def _of_wrappers(uses: Uses, kinds: Kinds) -> Iterator[Sign]:
             yield Sign("replace_existing", True, access.where, what)
         if what and access.chain[-1] in NOT_OF_THE_LAST:
             yield Sign("wrapper", True, access.where, what)
-    yield from _of_calls(uses)
-    yield from _of_subclasses(uses)
-    for use in uses.type_is:
-        if kind_of(use.path) == NEW_WRAPPER:
-            yield Sign("wrapper", True, use.where, f"asks whether a type is {use.path}")
-
-
-def _of_calls(uses: Uses) -> Iterator[Sign]:
-    for use in uses.uses:
-        if not use.is_certain or kind_of(use.path) != NEW_WRAPPER or use.call is None:
-            continue
-        yield from _of_arguments(use.path, use.where, use.call)
+    yield from _of_class(uses)
 
 
 def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
@@ -353,7 +316,14 @@ def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
         yield Sign("replace_existing", True, where, f"gives {path} whether it is dynamic")
 
 
-def _of_subclasses(uses: Uses) -> Iterator[Sign]:
+def _of_class(uses: Uses) -> Iterator[Sign]:
+    """Yield signs for calls of the class of the wrapper, for questions whether a type is it, and for subclasses."""
+    for use in uses.uses:
+        if use.is_certain and kind_of(use.path) == NEW_WRAPPER and use.call is not None:
+            yield from _of_arguments(use.path, use.where, use.call)
+    for use in uses.type_is:
+        if kind_of(use.path) == NEW_WRAPPER:
+            yield Sign("wrapper", True, use.where, f"asks whether a type is {use.path}")
     for each in uses.classes:
         paths = [path for path, is_certain in each.bases if is_certain and kind_of(path) == NEW_WRAPPER]
         for path in paths if each.is_certain else ():
@@ -380,3 +350,141 @@ def _of_wrapper(access: Access, can_be: bool, is_only: bool) -> str:
     if name == "lr" or name in _OF_WRAPPERS | NOT_OF_THE_LAST | _OF_LEGACY_WRAPPERS:
         return f"{'sets' if access.is_set else 'uses'} .{name} of a wrapper"
     return ""
+
+
+# Which of a program's variables, classes and functions are optimizers, wrappers or policies, by their names: by what
+# they are assigned, in whatever file. What else shows that something is a wrapper is in `objects`.
+
+_MODELS_OPTIMIZER = "model's optimizer"
+# Functions that return the results of other functions are followed this deep.
+_ROUNDS = 4
+_UNWRAPPED = {OPTIMIZER, LEGACY_OPTIMIZER}
+
+
+class Kinds:
+    """The kinds of a program's own variables, classes and functions, by name.
+
+    Args:
+        uses: what the program uses.
+    """
+
+    def __init__(self, uses: Uses) -> None:
+        self._uses = uses
+        self._variables: dict[str, set[str]] = {}
+        self._makers: dict[str, set[str]] = {}
+        self._all_makers: set[str] = set()
+        self._made = [use for use in uses.uses if use.call is not None and use.target]
+        self._called = [each for each in uses.accesses if each.call is not None and each.target]
+        self._moved = [each for each in uses.accesses if each.call is None and each.target]
+        self._bases = [(name, each.name) for each in uses.classes for name, _ in each.bases]
+        self._wrapped = set(self._found_wrapped())
+        for _ in range(_ROUNDS):
+            before = _size(self._makers) + _size(self._variables)
+            for kind, name in self._found_makers():
+                self._makers.setdefault(kind, set()).add(name)
+                self._all_makers.add(name)
+            for kind, name in self._found_variables():
+                self._variables.setdefault(kind, set()).add(name)
+            if _size(self._makers) + _size(self._variables) == before:
+                break
+
+    def receiver_is(self, access: Access, kind: str) -> bool:
+        """Return whether the object that an attribute is read from is of a kind, and no policy."""
+        if len(access.chain) < 2:
+            return False
+        receiver = access.chain[-2]
+        if receiver == "":
+            return access.maker is not None and kind in self.of_value(access.maker)
+        if receiver == "self":
+            return access.within in self._makers.get(kind, ())
+        return receiver in self._variables.get(kind, ()) and receiver not in self._variables.get(POLICY, ())
+
+    def is_of_models_optimizer(self, access: Access) -> bool:
+        """Return whether an attribute is read from `self.model.optimizer` or the like, or from a variable for it."""
+        if self.receiver_is(access, _MODELS_OPTIMIZER):
+            return not any(self.receiver_is(access, kind) for kind in self._variables if kind != _MODELS_OPTIMIZER)
+        return self._is_models_optimizer(access._replace(chain=access.chain[:-1], maker=None))
+
+    def may_be_of_models_optimizer(self, access: Access) -> bool:
+        """Return the same, also for a variable that may be something else."""
+        of_owner = access._replace(chain=access.chain[:-1], maker=None)
+        return self.receiver_is(access, _MODELS_OPTIMIZER) or self._is_models_optimizer(of_owner)
+
+    @functools.cached_property
+    def are_compiled_of_mpls(self) -> bool:
+        """Whether each model that is compiled gets a wrapper of mpls, also by a policy of mpls."""
+        calls = [each.call for each in self._uses.accesses if each.chain[-1] == "compile" and each.call is not None]
+        given = [call.first for call in calls if call.first is not None]
+        has_policy = any(use.path == "mpls.experimental.set_policy" for use in self._uses.uses)
+        return bool(given) and (has_policy or all(WRAPPER_OF_MPLS in self.of_value(each) for each in given))
+
+    def _is_models_optimizer(self, access: Access) -> bool:
+        if access.chain[-1:] != ("optimizer",) or len(access.chain) < 2:
+            return False
+        return access.chain[-2] == "model" or self.is_only(access, MODEL)
+
+    def is_only(self, access: Access, kind: str) -> bool:
+        """Return whether every object that the program assigns to the name of an attribute's object is of a kind.
+
+        For wrappers, the optimizer that a name had before it got the wrapper around it does not count.
+        """
+        receiver = access.chain[-2] if len(access.chain) > 1 else ""
+        if receiver == "self":
+            return self.receiver_is(access, kind)
+        if receiver == "" and access.maker is not None:
+            return self.of_value(access.maker) == {kind}
+        made = [(receiver, {kind_of(use.path)}) for use in self._made if use.target == receiver]
+        made += [(each.chain[-1], self._made_by(each.chain[-1])) for each in self._called if each.target == receiver]
+        # A test for the release may choose between it and one of mpls.
+        same = {kind, WRAPPER_OF_MPLS} if kind == NEW_WRAPPER else {kind}
+        may_be = {name: same | (_UNWRAPPED if name in self._wrapped else set()) for name, _ in made}
+        return any(kind in kinds for _, kinds in made) and all(kinds and kinds <= may_be[name] for name, kinds in made)
+
+    def is_unknown(self, access: Access) -> bool:
+        """Return whether the kind of the object that an attribute is read from is unknown."""
+        receiver = access.chain[-2] if len(access.chain) > 1 else ""
+        return receiver not in ("", "self") and not any(receiver in names for names in self._variables.values())
+
+    def _made_by(self, name: str) -> set[str]:
+        """Return the kinds of objects that a function or class of the program makes."""
+        if name not in self._all_makers:
+            return set()
+        return {kind for kind, names in self._makers.items() if name in names}
+
+    def of_value(self, value: Value) -> set[str]:
+        """Return the kinds that a value may be of."""
+        if value.is_call:
+            return set(value.kinds) or self._made_by(value.name)
+        return {kind for kind, names in self._variables.items() if value.name in names}
+
+    def _found_wrapped(self) -> Iterator[str]:
+        """Yield variables that get a wrapper around their own value, and functions that return them."""
+        wrapped = {
+            use.target
+            for use in self._made
+            if use.call is not None and kind_of(use.path) == NEW_WRAPPER and use.target in use.call.names
+        }
+        yield from wrapped
+        yield from (name for name, value in self._uses.returns if not value.is_call and value.name in wrapped)
+
+    def _found_makers(self) -> Iterator[tuple[str, str]]:
+        for base, name in self._bases:
+            yield from ((kind, name) for kind in {kind_of(base)} - {""} | self._made_by(base))
+        for name, value in self._uses.returns:
+            kinds = set(value.kinds) - {""} | self._made_by(value.name) if value.is_call else self.of_value(value)
+            yield from ((kind, name) for kind in kinds)
+
+    def _found_variables(self) -> Iterator[tuple[str, str]]:
+        yield from ((kind, name) for name, kind in self._uses.checked)
+        for use in self._made:
+            if kind_of(use.path):
+                yield kind_of(use.path), use.target
+        for access in self._moved:
+            if self._is_models_optimizer(access):
+                yield _MODELS_OPTIMIZER, access.target
+        for access in self._called:
+            yield from ((kind, access.target) for kind in self._made_by(access.chain[-1]))
+
+
+def _size(names: Mapping[str, set[str]]) -> int:
+    return sum(map(len, names.values()))

@@ -14,20 +14,6 @@ from mpls.optimizer_members import (
     WRAPPER_ATTRIBUTES,
 )
 
-__all__ = [
-    "KERAS_2",
-    "KERAS_2_OF_TF",
-    "KERAS_2_OF_TF_1",
-    "KERAS_2_PRIVATE",
-    "KERAS_3",
-    "LATER_THAN_2_10",
-    "MEMBERS",
-    "OPTIMIZERS",
-    "TF_1",
-    "TF_2",
-    "is_in",
-]
-
 
 def _names(root: str, names: str) -> frozenset[str]:
     return frozenset(f"{root}.{name}" for name in names.split())

@@ -33,22 +33,6 @@ from mpls.program.scopes import (
     types_asked,
 )
 
-__all__ = [
-    "Access",
-    "Call",
-    "Class",
-    "FileUses",
-    "Release",
-    "ScaleUse",
-    "Sign",
-    "Use",
-    "Uses",
-    "Value",
-    "Where",
-    "modules_of",
-    "uses_in",
-]
-
 # The extensions that Keras 3 saves to, those that it saves weights to, and addresses that it saves to without one.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
 _OF_WEIGHTS = (".weights.h5",)
@@ -344,7 +328,7 @@ class _File:
     def uses(self) -> FileUses:
         survey = self._survey
         found = FileUses(is_cut=survey.is_cut)
-        found.uses = sorted((*self._imports(found), *self._chains(), *self._loose()), key=lambda use: use.where)
+        found.uses = sorted((*self._imports(found), *self._names()), key=lambda use: use.where)
         kinds = {kind_of(use.path) for use in found.uses}
         if survey.reads or not kinds.isdisjoint((NEW_WRAPPER, EXPERIMENTAL_WRAPPER)):
             self._objects = Objects(self._releases, False, frozenset(), is_only=True)
@@ -354,8 +338,8 @@ class _File:
         found.defined = frozenset(survey.functions)
         found.checked = list(self._checked())
         found.type_is = list(self._types_compared())
-        for test, statement, region in survey.asserts:
-            self._asserted(test, statement, region, found)
+        for node, statement, region in survey.nodes[ast.Assert]:
+            self._asserted(node.test, statement, region, found)
         for chain in survey.chains:
             if chain.call is not None and chain.names[-1] == "assertIs":
                 found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
@@ -396,7 +380,7 @@ class _File:
             return [(path, True) for path in releases.of_import(alias) if not path.startswith("@")]
         return releases.of_today(releases.alias(alias))
 
-    def _chains(self) -> Iterator[Use]:
+    def _names(self) -> Iterator[Use]:
         releases = self._releases
         known: dict[Meaning, list[tuple[str, bool]]] = {}
         for chain in self._survey.chains:
@@ -404,13 +388,11 @@ class _File:
             if meaning.paths:
                 if meaning not in known:
                     known[meaning] = releases.of_today(meaning)
-                yield from self._used(chain.node, chain, known[meaning])
-
-    def _loose(self) -> Iterator[Use]:
+                yield from self._used(chain, known[meaning])
         for member in self._survey.loose:
-            yield from self._used(member.node, member, self._releases.possible(member.node, member.region))
+            yield from self._used(member, releases.possible(member.node, member.region))
 
-    def _used(self, node: ast.expr, place: Chain | Member, found: list[tuple[str, bool]]) -> Iterator[Use]:
+    def _used(self, place: Chain | Member, found: list[tuple[str, bool]]) -> Iterator[Use]:
         state = self._releases.at(place.statement, place.choice) if found else None
         if state is None or state.is_dead:
             return
@@ -419,7 +401,7 @@ class _File:
             call = self._call(place.call, place.region, state)
         for path, is_certain in found:
             is_certain = is_certain and state.is_certain
-            yield Use(path, self._where(node), is_certain, state.inside, call, place.target)
+            yield Use(path, self._where(place.node), is_certain, state.inside, call, place.target)
 
     def _call(self, call: ast.Call, region: Region, state: State) -> Call:
         keywords: dict[str | None, object] = {}
@@ -508,17 +490,20 @@ class _File:
 
     def _scales_read(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
         tests = {test.args[0]: (test, region) for test, region in self._survey.type_tests}
+        items = [each.node for each in self._survey.nodes[ast.Subscript]]
+        denied = [each.node.operand for each in self._survey.nodes[ast.UnaryOp]]
+        of_configs = [item.value for item in items if getattr(item.slice, "value", None) == "loss_scale"]
         for member in self._survey.members:
             owner, name = attribute_of(member.node)
             if owner is None or member.is_set or name not in ("loss_scale", "_loss_scale", "get_config"):
                 continue
             test, region = tests.get(member.node, (None, member.region))
             if name == "get_config":
-                if member.call in self._survey.scales_of_configs:
+                if member.call in of_configs:
                     yield "reads the loss_scale of a wrapper's config", owner, member.region, member
             elif member.call is not None and not member.call.args and not member.call.keywords:
                 yield f"calls .{name}()", owner, member.region, member
-            elif test is not None and self._is_of_scale(test, region) and not _is_denied(test, member.statement):
+            elif test is not None and self._is_of_scale(test, region) and test not in denied:
                 yield f"asks for the class of .{name}", owner, member.region, member
 
     def _scales_called(self, objects: Objects) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
@@ -597,20 +582,18 @@ class _File:
                 yield from ((chain_of(test.args[0])[-1], kind) for kind in map(kind_of, found) if kind)
 
     def _types_compared(self) -> Iterator[Use]:
-        for node, statement, region in self._survey.type_comparisons:
+        for node, statement, region in self._survey.nodes[ast.Compare]:
+            sides = (node.left, *node.comparators)
+            if not any(isinstance(each, ast.Call) and chain_of(each.func) == ("type",) for each in sides):
+                continue
             state = self._releases.state(statement)
-            for side in (node.left, *node.comparators) if state.is_certain else ():
+            for side in sides if state.is_certain else ():
                 for path, _ in self._releases.possible(side, region):
                     yield Use(path, self._where(side), True, state.inside)
 
 
 def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
     return (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
-
-
-def _is_denied(test: ast.Call, statement: Statement) -> bool:
-    """Return whether a statement says `not` before a test."""
-    return any(isinstance(each, ast.UnaryOp) and each.operand is test for each in ast.walk(statement.node))
 
 
 # A call whose arguments tell nothing.

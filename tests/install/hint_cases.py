@@ -683,9 +683,9 @@ CASES_OF_KERAS_2 = {
     "keras_2_cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
     "keras_2_checkpoint": Case(
         "import tensorflow as tf, tempfile\npath, v = tempfile.mkdtemp() + '/c', tf.Variable(1.0)\n"
-        "old, new = tf.keras.optimizers.legacy.Adam(), tf.keras.optimizers.Adam()\n"
-        "old.apply_gradients([(v * 1.0, v)])\ntf.train.Checkpoint(optimizer=old).write(path)\n"
-        "new.apply_gradients([(v * 1.0, v)])\ntf.train.Checkpoint(optimizer=new).restore(path)",
+        "old = tf.keras.optimizers.legacy.Adam()\nold.apply_gradients([(v * 1.0, v)])\n"
+        "tf.train.Checkpoint(v=v, optimizer=old).write(path)\n"
+        "tf.train.Checkpoint(v=tf.Variable(2.0), optimizer=tf.keras.optimizers.Adam()).restore(path)",
         "--keras 2 --legacy-optimizers",
     ),
     "keras_2_argument": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, momentun=0.9)"),

@@ -106,9 +106,7 @@ PAIRS = {
     ),
     "as of 2.4": translated(f"{made()}print(opt.get_config())\n", f"{NOW}print(opt.get_config())\n", as_of="2.4"),
     "only the scale": translated(f"{made()}print(opt.loss_scale())\n", f"{NOW}print(opt.loss_scale)\n"),
-    "compared with None": translated(
-        f"{made()}assert opt.loss_scale is not None\n", f"{NOW}assert opt.loss_scale is not None\n"
-    ),
+    "the object is passed on": installs(f"{made()}show(opt.loss_scale)\n"),
     "the config of something else": translated(
         f"{made()}print(model.get_config(), optimizer.get_config())\n",
         f"{NOW}print(model.get_config(), optimizer.get_config())\n",

@@ -198,7 +198,7 @@ MAKE = (
     [
         ("opt.get_config()['loss_scale']", "has no 'loss_scale' today"),
         ("config = opt.get_config()\nconfig['loss_scale']", "has no 'loss_scale' today"),
-        ("opt.get_config().get('optimizer')", "has no 'optimizer' today"),
+        ("opt.get_config()['optimizer']", "has no 'optimizer' today"),
         ("isinstance(opt.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)", "today it is a tensor"),
         ("assert opt.loss_scale is scale", "today it is a tensor"),
         ("opt._loss_scale = scale", "today it does not"),

@@ -10,7 +10,7 @@ import unittest
 from parameterized import parameterized
 
 from mpls.cli import main
-from tests.install.hint_cases import CASES, Case
+from tests.install.hint_cases import CASES
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
 from .rules_gates import FIRST_TRY, GATES, NAMES, NO_GATES, SPELLINGS, SUBCLASSES, SWITCHES
@@ -19,64 +19,37 @@ from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
 from .rules_wrappers import FLOWS, TWO_BRANCHES
 
+TABLES = {
+    "tf 1": V1,
+    "contrib": CONTRIB,
+    "keras": KERAS,
+    "saving": SAVING,
+    "legacy": LEGACY,
+    "as of": AS_OF,
+    "branches": TWO_BRANCHES,
+    "flows": FLOWS,
+    "gates": GATES,
+    "no gates": NO_GATES,
+    "names": NAMES,
+    "spellings": SPELLINGS,
+    "subclasses": SUBCLASSES,
+    "at once": FIRST_TRY,
+    # Most hints name what the source shows before the program runs.
+    "hints": [
+        (name, case.source, case.options if case.chosen is None else case.chosen) for name, case in CASES.items()
+    ],
+}
+ROWS = [(f"{table}: {label}", *row) for table, rows in TABLES.items() for label, *row in rows]
+
 
 class RulesTest(unittest.TestCase):
-    @parameterized.expand(CASES.items())
-    def test_programs_that_end_in_errors(self, label: str, case: Case) -> None:
-        """Most hints name what the source shows before the program runs."""
-        self.assertEqual(flags(case.source), case.options if case.chosen is None else case.chosen)
-
-    @parameterized.expand(V1)
-    def test_tf_1(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(KERAS)
-    def test_keras(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(SAVING)
-    def test_paths_without_an_extension(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(LEGACY)
-    def test_legacy_optimizers(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(AS_OF)
-    def test_releases(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(CONTRIB)
-    def test_contrib(self, label: str, source: str, expected: str) -> None:
+    @parameterized.expand(ROWS)
+    def test_options(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)
 
     @parameterized.expand(REPLACING)
     def test_names_that_mean_another_class(self, label: str, source: str, keras: int | None, expected: str) -> None:
         self.assertEqual(flags(source, keras), expected)
-
-    @parameterized.expand(TWO_BRANCHES)
-    def test_wrappers_on_two_branches(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(FLOWS)
-    def test_wrappers_that_are_passed_on(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(GATES)
-    def test_tests_for_the_release(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(NO_GATES)
-    def test_conditions_that_sound_like_tests_for_the_release(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(NAMES)
-    def test_names_with_several_bindings(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(SUBCLASSES)
-    def test_subclasses(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
 
     @parameterized.expand(SWITCHES)
     def test_constants_that_switch(self, label: str, source: str, expected: str) -> None:
@@ -136,14 +109,6 @@ class RulesTest(unittest.TestCase):
             (gone,) = read(TF + before + use)["gone"]
             self.assertEqual(gone["name"], "the policy 'float16_with_float32_vars'")
             self.assertEqual("enable_v2_dtype_behavior() and --keras 2" in gone["today"], is_graph)
-
-    @parameterized.expand(FIRST_TRY)
-    def test_all_options_at_once(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
-
-    @parameterized.expand(SPELLINGS)
-    def test_spellings(self, label: str, source: str, expected: str) -> None:
-        self.assertEqual(flags(source), expected)
 
     def test_keras_that_the_user_asks_for(self) -> None:
         self.assertEqual(flags(WRAPPED, keras=3), "")
