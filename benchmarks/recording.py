@@ -10,10 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.models import ModelStep
 from benchmarks.timing import Samples, measure
-from mpls.tracing.own_classes import OWN_CLASSES
-from mpls.tracing.recorded_classes import Recording
-from mpls.tracing.step_recorder import StepRecorder
-from mpls.tracing.trace_writer import TraceWriter
+from mpls.tracing import Recording, StepRecorder, TraceWriter
 
 __all__ = ["measure_recording", "run"]
 
@@ -38,7 +35,7 @@ def measure_recording(model: str, mode: str, family: str, everies: Sequence[int]
         for every in everies:
             writer = TraceWriter(os.path.join(folder, f"{every}.json"), {}, False)
             stack.callback(writer.discard)
-            recording = Recording(StepRecorder(writer, every), print, OWN_CLASSES)
+            recording = Recording(StepRecorder(writer, every), print)
             contexts[str(every)] = lambda recording=recording: _recorded(recording)
             with _recorded(recording):
                 steps[str(every)] = ModelStep(model, family, "mpls", mode)

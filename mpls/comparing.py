@@ -12,8 +12,8 @@ from typing import Any
 
 from mpls.errors import MissingFileError, MplsError, printable
 from mpls.formats.validity import LARGEST_COUNT
-from mpls.formats.wrapper_state import LARGEST_FIXED_SCALE, WRAPPERS
-from mpls.tracing.trace_writer import FORMAT, VERSION
+from mpls.formats.wrapper_state import WRAPPERS
+from mpls.tracing import FORMAT, VERSION
 
 __all__ = [
     "DEFAULT_TOLERANCE",
@@ -495,9 +495,7 @@ def _has_same_bits(step: PairedStep) -> bool:
 
 _SKIPS_COUNT_FROM, _SKIPS_COUNT_TO = (2, 3), (2, 15)
 _LARGEST_OF_HALF = 65504.0
-_LARGEST_SAFE_OF_HALF = 2.0**24
 _OBJECTS_TO = (2, 3)
-_DENSE_TO = (2, 14)
 _NEW_OPTIMIZERS_FROM = (2, 11)
 _ROUNDING = 1e-2
 # More explanations would hide the likeliest one.
@@ -587,13 +585,6 @@ def _counts_skips_otherwise(comparison: Comparison, first: Difference) -> bool:
     )
 
 
-def _repeats_rows(comparison: Comparison, first: Difference) -> bool:
-    step = first.step
-    if first.quantity != "applied" or step is None or comparison.old.release > _DENSE_TO:
-        return False
-    return not step.old.applied and step.new.applied and step.old.nonfinite == step.new.nonfinite == 0
-
-
 def _first_replica_decided(_: Comparison, first: Difference) -> bool:
     step = first.step
     if first.quantity != "applied" or step is None:
@@ -605,14 +596,6 @@ def _reaches_bounds(_: Comparison, first: Difference) -> bool:
     values = [each for each in (first.old, first.new) if isinstance(each, float)]
     is_of_scale = first.quantity in ("scale", "scale_after")
     return is_of_scale and any(value < 1 or not math.isfinite(value) for value in values)
-
-
-def _underflows(comparison: Comparison, first: Difference) -> bool:
-    step = first.step
-    if first.quantity != "gradients" or step is None or first.variable is None:
-        return False
-    half = comparison.old.wrappers[step.wrapper].variables[first.variable].dtype == "float16"
-    return first.old == 0.0 and step.old.scale > (_LARGEST_SAFE_OF_HALF if half else LARGEST_FIXED_SCALE)
 
 
 def _overflows_half_loss(_: Comparison, first: Difference) -> bool:
@@ -681,12 +664,6 @@ KNOWN = (
         "skip_counts_step.",
     ),
     KnownDifference(
-        "where-the-originals-disagree",
-        _repeats_rows,
-        "Up to 2.14, rows that occur twice in IndexedSlices were summed before the check, and a step was skipped if "
-        "the sum overflowed; now only the values are looked at.",
-    ),
-    KnownDifference(
         "what-the-originals-got-wrong-and-mpls-does-right",
         _first_replica_decided,
         "The old run applied gradients that are not finite, as it looked at those of the first replica only, or had a "
@@ -697,11 +674,6 @@ KNOWN = (
         _reaches_bounds,
         "Keras 3's own wrapper has neither a floor nor a ceiling for the scale; mpls keeps it from 1 to the largest "
         "finite float.",
-    ),
-    KnownDifference(
-        "what-the-originals-got-wrong-and-mpls-does-right",
-        _underflows,
-        "The old run multiplied gradients by the reciprocal of the scale, which became zero; mpls divides.",
     ),
     KnownDifference(
         "float16-losses",

@@ -109,11 +109,9 @@ def _begin_program(settings: Mapping[str, Any], program: Mapping[str, Any]) -> N
 
 
 def _record(trace: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    from mpls.tracing.own_classes import OWN_CLASSES
-    from mpls.tracing.trace_writer import CannotTraceError, ContinuedTrace
-    from mpls.tracing.tracing_session import TracingSession
+    from mpls.tracing import CannotTraceError, ContinuedTrace, TracingSession
 
-    session = TracingSession(ContinuedTrace(trace["path"], trace["part"]), trace, "mpls trace", OWN_CLASSES)
+    session = TracingSession(ContinuedTrace(trace["path"], trace["part"]), trace, "mpls trace")
     session.begin()
     process = os.getpid()
 

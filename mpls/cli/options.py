@@ -12,7 +12,7 @@ import mpls
 from mpls.core.releases import behavior_of
 from mpls.errors import ArgumentValueError
 from mpls.names import RELEASES
-from mpls.tracing.recording_options import add_recording_options
+from mpls.tracing import add_recording_options
 
 USAGE_ERROR = 2
 _DESCRIPTION = """\

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import pathlib
 import sys
 
-import mpls
+from mpls import tracing
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.running import PROGRAMS, end_as, has_program, run_and_wait, why_not
 from mpls.cli.standard_output import show, with_output
 from mpls.errors import printable
-from mpls.tracing.trace_writer import CannotTraceError, TraceWriter
-from mpls.tracing.tracing_session import NO_STEP, SETTINGS, begun_trace
+from mpls.tracing import NO_STEP, SETTINGS, CannotTraceError, TraceWriter, begun_trace
 
 _PREFIX = "mpls trace"
 
@@ -50,10 +50,9 @@ def _finish(writer: TraceWriter, status: int) -> int:
 def _print_recorder(options: argparse.Namespace) -> int:
     if options.out is not None:
         return _refuse("--recorder is printed, and takes no file: mpls trace --recorder > mpls_recorder.py")
-    from mpls.tracing.one_file import recorder_source
 
     def print_it() -> int:
-        show(recorder_source(mpls.__version__).rstrip("\n"))
+        show(pathlib.Path(tracing.__file__).read_text(encoding="utf-8").rstrip("\n"))
         return 0
 
     return with_output("trace", print_it)

@@ -8,8 +8,7 @@ import unittest
 import pytest
 from parameterized import parameterized
 
-from mpls.plotting import read_course
-from mpls.plotting.event_files import scalars
+from mpls.plotting import read_course, scalars
 
 from .launcher import Messages, SharedFolder, launch, once
 

@@ -25,15 +25,8 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[int, Any]], dict[str, Any], li
     ),
     "begin with other weights": ({}, [], {}, [(1, {"gradient_norms": [9.0, 9.0], "gradients_digest": "x"})]),
     "advances `iterations`": ({}, [], {}, [(4, DIFFERENT)]),
-    "rows that occur twice": ({}, [(3, {"nonfinite": 0})], {}, [(3, {"nonfinite": 0, "applied": True})]),
     "those of the first replica only": ({}, [(3, {"applied": True})], {}, []),
     "neither a floor nor a ceiling": ({}, [(4, {"scale_after": 0.5})], {}, []),
-    "reciprocal of the scale, which became zero": (
-        {},
-        [(4, {"scale": 2.0**127, "gradient_norms": [0.0, 0.0], "gradients_digest": "y"})],
-        {},
-        [(4, {"scale": 2.0**127})],
-    ),
     "infinite in a float16 loss": (
         {},
         [(4, {"scale": 2.0**17, "nonfinite": 3})],

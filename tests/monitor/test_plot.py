@@ -26,8 +26,7 @@ import mpls
 import mpls.v1
 from mpls.cli import main
 from mpls.monitor import LossScaleCallback, LossScaleHook, write_scalars
-from mpls.plotting import read_course
-from mpls.plotting.event_files import scalars
+from mpls.plotting import read_course, scalars
 from tests.processes import process_environment
 
 from .models import data, keras_of, model_of, wrapped

@@ -6,10 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mpls.tracing.own_classes import OWN_CLASSES
-from mpls.tracing.recorded_classes import Recording
-from mpls.tracing.step_recorder import StepRecorder
-from mpls.tracing.trace_writer import TraceWriter
+from mpls.tracing import Recording, StepRecorder, TraceWriter
 
 
 @contextlib.contextmanager
@@ -18,7 +15,7 @@ def recorded(path: str, say: Callable[[str], object] = print, **options: Any) ->
     head = {"format": "mpls trace", "version": 1, "program": "", "settings": {}}
     writer = TraceWriter(path, head, False)
     recorder = StepRecorder(writer, **options)
-    recording = Recording(recorder, say, OWN_CLASSES)
+    recording = Recording(recorder, say)
     recording.begin()
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import collections
 import contextlib
 import io
 import json
@@ -15,19 +14,12 @@ import tempfile
 
 import pytest
 
-import mpls
 from mpls.cli import main
 from mpls.comparing import compare, text_of
-from mpls.tracing import one_file
-from mpls.tracing.one_file import recorder_source
 from tests.processes import python_path
 
 from .record import environment
 
-ROOT = pathlib.Path(__file__).parents[2]
-FOLDER = ROOT / "mpls" / "tracing"
-# The part of the package that is not for old machines.
-TODAYS = {"__init__", "one_file", "own_classes"}
 PROGRAM = """
 import tensorflow as tf, tf_keras
 variable = tf.Variable([1.0, 2.0], name="weights")
@@ -49,16 +41,13 @@ def printed() -> str:
     return out.getvalue()
 
 
-def test_it_is_what_the_command_prints() -> None:
-    assert printed() == recorder_source(mpls.__version__)
-
-
 def test_python_3_6_can_read_it() -> None:
     tree = ast.parse(printed(), feature_version=(3, 6))
     for node in ast.walk(tree):
-        assert not isinstance(node, ast.NamedExpr | ast.Match | ast.AnnAssign)
-        assert getattr(node, "annotation", None) is None
-        assert getattr(node, "returns", None) is None
+        assert not isinstance(node, ast.NamedExpr | ast.Match)
+        # Python 3.6 evaluates annotations, and has no `list[int]`.
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            assert annotation is None or isinstance(annotation, ast.Name | ast.Constant)
 
 
 def test_it_imports_nothing_of_mpls() -> None:
@@ -69,43 +58,6 @@ def test_it_imports_nothing_of_mpls() -> None:
     assert {name.partition(".")[0] for name in names} <= known
     at_once = [each.name for node in tree.body if isinstance(node, ast.Import) for each in node.names]
     assert set(at_once) <= set(sys.stdlib_module_names)
-
-
-def test_no_name_is_defined_twice() -> None:
-    tree = ast.parse(printed())
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            names += [each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-    assert [name for name, count in collections.Counter(names).items() if count > 1] == []
-
-
-def test_every_module_is_in_it() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {*one_file._PARTS, *TODAYS}
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (
-            "def f(a: int, *b: str, c: list[int] = [1], **d: Any) -> dict[str, int]:\n    pass",
-            "def f(a, *b, c = [1], **d):",
-        ),
-        ("def f(\n    a: int,\n    b: dict[\n        int, int\n    ] = 1,\n) -> None:\n    x: int = 2", "x = 2"),
-        ("X: dict[str, int] = {}", "X = {}"),
-        ("def f(ä: int, b: str) -> None:\n    pass", "def f(ä, b):"),
-    ],
-)
-def test_annotations_go(source: str, expected: str) -> None:
-    tree = ast.parse(f'"""Says what it is."""\n{source}\n')
-    body = one_file._body(f'"""Says what it is."""\n{source}\n', tree)
-    assert expected in body
-    left = [
-        node
-        for node in ast.walk(ast.parse(body))
-        if getattr(node, "annotation", None) or isinstance(node, ast.AnnAssign)
-    ]
-    assert left == []
 
 
 class Folder:

@@ -20,7 +20,7 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.comparing import Trace, read_trace
-from mpls.tracing.measures import LARGE, digest_of
+from mpls.tracing import LARGE, digest_of
 
 from .recording import recorded
 

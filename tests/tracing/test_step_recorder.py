@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import pytest
 import tensorflow as tf
 
-from mpls.tracing.step_recorder import APPLIES_ALL, BY_GRADIENTS, BY_STATE, StepRecorder, was_applied
-from mpls.tracing.trace_writer import CannotTraceError, TraceWriter
+from mpls.tracing import (
+    APPLIES_ALL,
+    BY_GRADIENTS,
+    BY_STATE,
+    CannotTraceError,
+    StepRecorder,
+    TraceWriter,
+    was_applied,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,27 +60,6 @@ def test_which_steps_are_due(tmp_path: pathlib.Path, every: int | None, steps: i
     in_graphs = recorder.due(tf.compat.v1, tf.range(250, dtype=tf.int64)).numpy()
     assert [count for count in range(250) if in_graphs[count]] == expected
     assert recorder.is_always_due is (every == 1)
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-def test_it_is_written_where_the_system_has_no_links(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.link", refuse)
-    path = tmp_path / "trace.json"
-    writer = TraceWriter(str(path), {"version": 1}, False)
-    if is_there:
-        path.write_text("another")
-        with pytest.raises(CannotTraceError, match="exists by now; what was recorded is in"):
-            writer.finish({})
-        assert path.read_text() == "another"
-    else:
-        writer.finish({"ended_by": None})
-        assert json.loads(path.read_text()) == {"version": 1, "steps": [], "ended_by": None}
-        assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_appears_meanwhile_is_kept(tmp_path: pathlib.Path) -> None:

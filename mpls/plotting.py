@@ -1,0 +1,653 @@
+"""`mpls plot`: reads the loss scale of a training that was recorded, and draws it. Loads no TensorFlow."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import pathlib
+import struct
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from mpls.comparing import Trace, is_trace, read_trace
+from mpls.errors import ArgumentValueError, MissingFileError, MissingPackageError, MplsError, printable
+from mpls.formats.training_history import LOSS, SCALE, SKIPPED, STEP
+from mpls.saved.bundles import masked_crc32c
+from mpls.saved.messages import parse
+
+__all__ = ["CannotPlotError", "Course", "UnreadableCourseError", "plot", "plot_traces", "read_course", "scalars"]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class CannotPlotError(MplsError, OSError):
+    """The plot cannot be written where it is to go."""
+
+
+def plot(path: str, out: str, *, force: bool = False) -> str:
+    """Draw the course of a training.
+
+    Args:
+        path: a directory of TensorBoard's event files, a CSV file of `CSVLogger`, a history in JSON, or a trace.
+        out: the image, `.png`, `.svg` or `.pdf`.
+        force: whether an existing file is replaced.
+
+    Returns:
+        One sentence that says what was drawn.
+
+    Raises:
+        MissingFileError: there is nothing at `path`.
+        UnreadableCourseError: what is there holds no loss scale, or is broken.
+        CannotPlotError: `out` exists already, or has another suffix.
+        MissingPackageError: matplotlib is not installed.
+        OSError: a file cannot be read or written.
+    """
+    target = _target(out, force=force)
+    course = read_course(path)
+    image = io.BytesIO()
+    _draw_course(course, image, target.suffix[1:].lower())
+    _write(image, target, force=force)
+    return printable(f"{course.summary()}: {out}")
+
+
+def plot_traces(old: Trace, new: Trace, first: int | None, out: str, *, force: bool = False) -> str:
+    """Draw two traces in one image.
+
+    Args:
+        old: the one.
+        new: the other.
+        first: the first step in which they differ; None if there is none.
+        out: the image, `.png`, `.svg` or `.pdf`.
+        force: whether an existing file is replaced.
+
+    Returns:
+        One sentence that says what was drawn.
+
+    Raises:
+        CannotPlotError: `out` exists already, or has another suffix.
+        MissingPackageError: matplotlib is not installed.
+        OSError: a file cannot be written.
+    """
+    target = _target(out, force=force)
+    image = io.BytesIO()
+    _draw_two(_course_of_trace(old), _course_of_trace(new), first, image, target.suffix[1:].lower())
+    _write(image, target, force=force)
+    return printable(f"both are drawn in {out}")
+
+
+def _target(out: str, *, force: bool) -> pathlib.Path:
+    target = pathlib.Path(out)
+    if target.suffix.lower() not in _SUFFIXES:
+        raise CannotPlotError(f"{printable(out)} must end in {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
+    if not force and os.path.lexists(target):
+        raise CannotPlotError(f"{printable(out)} exists already; choose another name, or replace it with --force")
+    return target
+
+
+def _write(image: io.BytesIO, target: pathlib.Path, *, force: bool) -> None:
+    try:
+        with target.open("wb" if force else "xb") as file:
+            file.write(image.getvalue())
+    except FileExistsError:
+        raise CannotPlotError(f"{printable(str(target))} exists already; replace it with --force") from None
+
+
+def read_course(path: str) -> Course:
+    """Read what was recorded; arguments and errors are those of `plot`."""
+    place = pathlib.Path(path)
+    if not place.exists():
+        raise MissingFileError(f"there is nothing at {printable(path)}")
+    if place.is_dir():
+        return _course_of_events(place)
+    if "tfevents" in place.name:
+        raise UnreadableCourseError(f"{printable(path)} is one event file; give the directory that it is in")
+    if not place.is_file():
+        # A pipe may never end, or never begin.
+        raise UnreadableCourseError(f"{printable(path)} is not a regular file")
+    if place.suffix.lower() == ".json":
+        return _course_of_json(place)
+    return _course_of_csv(place)
+
+
+# What was recorded.
+
+Points = list[tuple[float, float]]
+# What is drawn, by the names in histories.
+_SHOWN = (SCALE, SKIPPED, LOSS)
+# Scales and losses are float32. Axes overflow near the limits of float64.
+_INFINITE = 2.0**128
+_LARGEST_STEP = 2.0**63
+
+
+class UnreadableCourseError(MplsError, ValueError):
+    """A file holds no course of a training, or is broken."""
+
+
+@dataclass
+class Course:
+    """What was recorded, in order.
+
+    Attributes:
+        title: where it is from.
+        unit: what the points are numbered by, `'step'` or `'epoch'`; `'reading'` where there are several of one.
+        scale: the loss scale.
+        skipped: the number of skipped steps so far; empty if it was not recorded.
+        loss: the loss where it was finite; empty if it was not recorded.
+        bad_loss: where the loss was not finite, steps or epochs.
+        within: the first and the last step or epoch, in words, where the points are numbered by readings.
+    """
+
+    title: str
+    unit: str
+    scale: Points
+    skipped: Points = field(default_factory=list)
+    loss: Points = field(default_factory=list)
+    bad_loss: list[float] = field(default_factory=list)
+    within: str = ""
+
+    @property
+    def label(self) -> str:
+        """What the axis of steps is called."""
+        return f"{self.unit} ({self.within})" if self.within else self.unit
+
+    def marks(self) -> tuple[Points, str]:
+        """Return where steps were skipped, each with the scale there, and what the marks are called."""
+        scales = dict(self.scale)
+        if self.skipped:
+            first = [(0.0, 0.0), *self.skipped][:-1]
+            steps = [step for (_, before), (step, now) in zip(first, self.skipped, strict=True) if now > before]
+            return [(step, scales[step]) for step in steps if step in scales], "steps were skipped"
+        falls = [now for before, now in itertools.pairwise(self.scale) if now[1] < before[1]]
+        return falls, "scale came down: steps were skipped"
+
+    def summary(self) -> str:
+        """Return what there is to see, in words."""
+        scales = [value for _, value in self.scale]
+        skipped = f", skipped steps: {self.skipped[-1][1]:.12g}" if self.skipped else ""
+        places = f"{self.unit} {self.scale[0][0]:.12g} to {self.scale[-1][0]:.12g}"
+        places += f" ({self.within})" if self.within else ""
+        return f"{places}: loss scale {min(scales):.12g} to {max(scales):.12g}{skipped}"
+
+
+def _course_of_columns(title: str, unit: str, rows: Iterable[tuple[Any, Mapping[str, Any]]], missing: str) -> Course:
+    """Return the course that rows tell.
+
+    Args:
+        title: where they are from.
+        unit: what they are numbered by.
+        rows: each with its step or epoch.
+        missing: the error if none has a loss scale.
+
+    Raises:
+        UnreadableCourseError: there is no loss scale.
+    """
+    series = {name: _Series() for name in _SHOWN}
+    for place, row in rows:
+        step = _as_number(place)
+        for name in _SHOWN:
+            if step is not None and abs(step) <= _LARGEST_STEP and name in row:
+                # `save` writes null for a number that is not finite.
+                series[name].add(step, math.nan if row[name] is None else _as_number(row[name]))
+    values = {name: each.by_place() for name, each in series.items()}
+    places = sorted({place for found in values.values() for place in found})
+    numbers, within = {place: place[0] for place in places}, ""
+    if any(again for _, again in places):
+        numbers = {place: float(number) for number, place in enumerate(places, 1)}
+        unit, within = "reading", f"{unit} {places[0][0]:.12g} to {places[-1][0]:.12g}"
+    points = {name: {numbers[place]: value for place, value in found.items()} for name, found in values.items()}
+    scale, skipped, loss = (_finite(points[name]) for name in _SHOWN)
+    if not any(value > 0 for _, value in scale):
+        raise UnreadableCourseError(missing)
+    bad_loss = sorted(step for step, value in points[LOSS].items() if not _is_finite(value))
+    return Course(title, unit, scale, skipped, loss, bad_loss, within)
+
+
+class _Series:
+    """The values of one name, as they are read one after the other."""
+
+    def __init__(self) -> None:
+        self._values: dict[float, list[float | None]] = {}
+        self._step: float | None = None
+
+    def add(self, step: float, value: float | None) -> None:
+        """Add what was read next; None if it was no number.
+
+        Steps do not always advance: each reading counts. A training that was resumed goes back, and has some steps
+        twice: the later counts.
+        """
+        if step == self._step:
+            self._values[step].append(value)
+        else:
+            self._values[step] = [value]
+        self._step = step
+
+    def by_place(self) -> dict[tuple[float, int], float]:
+        """Return the values, each by its step and the number of readings of that step before it."""
+        return {
+            (step, again): value
+            for step, values in self._values.items()
+            for again, value in enumerate(values)
+            if value is not None
+        }
+
+
+def _finite(points: Mapping[float, float]) -> Points:
+    return sorted((step, value) for step, value in points.items() if _is_finite(value))
+
+
+def _is_finite(value: float) -> bool:
+    return abs(value) < _INFINITE
+
+
+def _as_number(value: Any) -> float | None:
+    """Return a number, or None for what is none, such as the `NA` of `CSVLogger`."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _course_of_trace(trace: Trace) -> Course:
+    """Return the course of a trace's first optimizer.
+
+    The number of skipped steps is known if every step was recorded.
+
+    Raises:
+        UnreadableCourseError: it has no loss scale above 0.
+    """
+    steps = [each for each in trace.steps if each.wrapper == 0]
+    has_all = [each.step for each in steps] == list(range(1, len(steps) + 1))
+    rows, skipped = [], 0
+    for each in steps:
+        skipped += not each.applied
+        row = {SCALE: each.scale} if each.loss is None else {SCALE: each.scale, LOSS: each.loss}
+        rows.append((each.step, {**row, SKIPPED: skipped} if has_all else row))
+    title = pathlib.Path(trace.path).name
+    return _course_of_columns(title, STEP, rows, f"{printable(trace.path)} has no loss scale above 0")
+
+
+# In text files.
+
+# Between the columns of a CSV file.
+_SEPARATORS = ",;\t|"
+
+
+def _course_of_json(path: pathlib.Path) -> Course:
+    """Read a history, a list of objects with `step` and `loss_scale`; or a trace.
+
+    Raises:
+        UnreadableCourseError: it is something else, or is not whole.
+        OSError: it cannot be read.
+    """
+    name = printable(str(path))
+    try:
+        rows = json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableCourseError(f"{name} is not complete JSON ({printable(str(error))})") from None
+    if is_trace(rows):
+        return _course_of_trace(read_trace(str(path)))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UnreadableCourseError(f"{name} is not a list of objects, as LossScaleCallback.save(path) writes it")
+    missing = f"{name} has no object with {STEP!r} and {SCALE!r}, as LossScaleCallback.save(path) writes them"
+    return _course_of_columns(path.name, STEP, ((row.get(STEP), row) for row in rows), missing)
+
+
+def _course_of_csv(path: pathlib.Path) -> Course:
+    """Read a file of `CSVLogger`, with any separator, or another with a column `step` or `epoch`.
+
+    Raises:
+        UnreadableCourseError: it has no such columns.
+        OSError: it cannot be read.
+    """
+    name = printable(str(path))
+    text = _text(path)
+    head = text.partition("\n")[0]
+    separator = max(_SEPARATORS, key=head.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=separator, restval="")
+    try:
+        rows: list[dict[str, Any]] = list(reader)
+    except csv.Error as error:
+        raise UnreadableCourseError(f"{name} is no CSV ({printable(str(error))})") from None
+    columns = list(reader.fieldnames or ())
+    unit = next((each for each in (STEP, "epoch") if each in columns), None)
+    if unit is None or SCALE not in columns:
+        wanted = f"the columns {STEP!r} or 'epoch', and {SCALE!r}"
+        raise UnreadableCourseError(
+            f"{name} lacks {wanted}; LossScaleCallback() goes before CSVLogger in the list of callbacks"
+        )
+    return _course_of_columns(path.name, unit, ((row[unit], row) for row in rows), f"{name} has no number in {SCALE!r}")
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableCourseError(
+            f"{printable(str(path))} is not text; give a CSV file, a history in JSON, or a directory of event files"
+        ) from None
+
+
+# In the event files that TensorBoard shows.
+
+# TensorFlow's number of the dtype.
+_FLOAT32 = 1
+# Records above this are graphs and images.
+_LARGE = 1 << 16
+# What Keras puts before the names of its logs: each epoch, or each batch.
+_EPOCH, _BATCH = "epoch_", "batch_"
+
+Scalars = dict[str, list[tuple[int, float]]]
+
+
+def _course_of_events(folder: pathlib.Path) -> Course:
+    """Read the loss scale from the event files in a directory and those below.
+
+    Raises:
+        UnreadableCourseError: there are none, they have no loss scale, several runs have one, or a file is broken.
+        OSError: a file cannot be read.
+    """
+    shown = printable(str(folder))
+    runs = {run: _merged(files) for run, files in _runs(folder).items()}
+    if not runs:
+        raise UnreadableCourseError(f"{shown} has no event files, whose names have 'tfevents' in them")
+    scaled = {run: found for run, found in runs.items() if _tags_of_scales(found)}
+    if not scaled:
+        advice = "LossScaleCallback() goes before TensorBoard in the list of callbacks, or use write_scalars"
+        raise UnreadableCourseError(f"{shown} has event files, but none has a scalar {SCALE!r}; {advice}")
+    if len(scaled) > 1:
+        names = ", ".join(printable(str(run)) for run in sorted(scaled))
+        raise UnreadableCourseError(f"{shown} has several runs with a {SCALE!r}; give one of {names}")
+    ((run, found),) = scaled.items()
+    # Where Keras has written each batch too, that is the finer one.
+    tag = max(_tags_of_scales(found), key=lambda each: len(found[each]))
+    unit = "epoch" if tag.rpartition("/")[2].startswith(_EPOCH) else "step"
+    pairs = {name: found.get(_tag_beside(tag, name, found), []) for name in _SHOWN}
+    if tag.rpartition("/")[2].startswith((_EPOCH, _BATCH)):
+        # Keras' own steps always advance, but two callbacks write each twice.
+        pairs = {name: list(dict(values).items()) for name, values in pairs.items()}
+    rows = ((step, {name: value}) for name, values in pairs.items() for step, value in values)
+    title = os.path.relpath(run, folder.parent) if run != folder else folder.resolve().name
+    return _course_of_columns(title, unit, rows, f"{shown} has no loss scale above 0")
+
+
+def _tags_of_scales(found: Scalars) -> list[str]:
+    """Return the tags that end in the usual name, or have counters below them, as those that users choose have."""
+    return [tag for tag in found if _plain(tag) == SCALE or f"{tag}/{SKIPPED}" in found]
+
+
+def _plain(tag: str) -> str:
+    return tag.rpartition("/")[2].removeprefix(_EPOCH).removeprefix(_BATCH)
+
+
+def _tag_beside(tag: str, name: str, found: Scalars) -> str:
+    """Return the tag of what has a name in logs, beside the tag of a scale."""
+    if name == SCALE:
+        return tag
+    # `write_scalars` and the hook put counters below the scale; Keras puts all in one place.
+    below = f"{tag}/{name}"
+    return below if below in found else tag.removesuffix(_plain(tag)) + name
+
+
+def _runs(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
+    found = {}
+    for place, _, names in os.walk(folder):
+        # The names begin with the time at which they were made.
+        files = [pathlib.Path(place, name) for name in sorted(names) if "tfevents" in name]
+        if files:
+            found[pathlib.Path(place)] = files
+    return found
+
+
+def _merged(files: list[pathlib.Path]) -> Scalars:
+    found: Scalars = defaultdict(list)
+    for path in files:
+        for tag, step, value in scalars(path):
+            found[tag].append((step, value))
+    return found
+
+
+def scalars(path: pathlib.Path) -> Iterator[tuple[str, int, float]]:
+    """Yield the scalars in an event file, up to where it ends: tag, step and value.
+
+    Raises:
+        UnreadableCourseError: the file is no regular one, or is broken; one that is still written to, and ends within a
+            record, is not.
+        OSError: it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise UnreadableCourseError(f"{printable(str(path))} is not a regular file")
+    with path.open("rb") as file:
+        try:
+            for record in _records(file):
+                yield from _scalars_of_event(record)
+        except (ValueError, struct.error) as error:
+            raise UnreadableCourseError(f"{printable(str(path))} is broken ({printable(str(error))})") from None
+
+
+def _records(file: BinaryIO) -> Iterator[bytes]:
+    while len(head := file.read(12)) == 12:
+        size, checksum = struct.unpack("<QI", head)
+        if masked_crc32c(head[:8]) != checksum:
+            raise ValueError("the checksum of a record's length is wrong")
+        if size > _LARGE:
+            file.seek(size + 4, os.SEEK_CUR)
+            continue
+        data, tail = file.read(size), file.read(4)
+        if len(tail) < 4:
+            return
+        if masked_crc32c(data) != int.from_bytes(tail, "little"):
+            raise ValueError("the checksum of a record is wrong")
+        yield data
+
+
+def _scalars_of_event(content: bytes) -> Iterator[tuple[str, int, float]]:
+    event = parse("Event", content)
+    for value in event.summary.value:
+        kind = value.WhichOneof("value")
+        number = value.simple_value if kind == "simple_value" else _scalar_of_tensor(value.tensor)
+        if kind is not None and number is not None and value.tag:
+            yield value.tag, event.step, number
+
+
+def _scalar_of_tensor(tensor: Any) -> float | None:
+    """Return the number in a float32 tensor; None if it is another, or has several."""
+    if tensor.dtype != _FLOAT32:
+        return None
+    if tensor.tensor_content:
+        numbers = struct.unpack(f"<{len(tensor.tensor_content) // 4}f", tensor.tensor_content)
+    else:
+        numbers = tuple(tensor.float_val)
+    return float(numbers[0]) if len(numbers) == 1 else None
+
+
+# Drawing with matplotlib.
+
+# Told apart also by the colour-blind, and in print by their shapes.
+_BLUE, _ORANGE, _BLACK, _PINK = "#0072b2", "#d55e00", "#333333", "#cc79a7"
+_MOST_MARKED = 40
+_LONGEST_TITLE = 50
+
+
+def _draw_course(course: Course, file: BinaryIO, image_format: str) -> None:
+    """Draw loss scale and skipped steps, and below them the loss if there is one.
+
+    Args:
+        course: what was recorded.
+        file: gets the image.
+        image_format: `'png'`, `'svg'` or `'pdf'`.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
+    has_loss = bool(course.loss or course.bad_loss)
+    figure = _figure_of(course.title, 2 if has_loss else 1)
+    panels = _panels_of(figure, 2 if has_loss else 1)
+    _draw_scale(panels[0], course)
+    if has_loss:
+        _draw_loss(panels[1], course)
+    _finish(figure, panels, course.label, file, image_format)
+
+
+def _figure_of(title: str, panels: int) -> Any:
+    """Return a figure with this number of panels, one below the other.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+        ArgumentValueError: it refuses its own settings.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingPackageError(
+            "drawing needs matplotlib, which is not installed; install it with: pip install 'mpls[plot]'"
+        ) from None
+    except ValueError as error:
+        reason = printable(str(error).partition("\n")[0])
+        raise ArgumentValueError(f"matplotlib refuses its settings, such as MPLBACKEND: {reason}") from None
+    figure = Figure(figsize=(8, 2 + 2 * panels), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(f"Loss scale of {_shortened(printable(title))}", fontsize=14, parse_math=False)
+    return figure
+
+
+def _panels_of(figure: Any, number: int) -> list[Any]:
+    """Return the panels of a figure, which share the axis of steps."""
+    return list(figure.subplots(number, 1, sharex=True, squeeze=False)[:, 0])
+
+
+def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_format: str) -> None:
+    """Give panels their style, and write the figure.
+
+    Args:
+        figure: what `_figure_of` returned.
+        panels: what `_panels_of` returned.
+        label: what the points are numbered by.
+        file: gets the image.
+        image_format: `'png'`, `'svg'` or `'pdf'`.
+    """
+    for axes in panels:
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=11)
+        axes.margins(x=0.02)
+    figure.align_ylabels()
+    panels[-1].set_xlabel(label, fontsize=12)
+    _number_by_whole(panels[-1])
+    with warnings.catch_warnings():
+        # The font lacks some scripts, in which names of files are: there it draws boxes.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        figure.savefig(file, format=image_format, dpi=150)
+
+
+def _draw_scale(axes: Any, course: Course) -> None:
+    steps, scales = _columns([point for point in course.scale if point[1] > 0])
+    # A scale stays until the next reading.
+    axes.step(steps, scales, where="post", color=_BLUE, linewidth=2, label="loss scale", **_dots(steps))
+    marks, meaning = course.marks()
+    if marks:
+        label = f"{meaning} ({course.skipped[-1][1]:.12g} in all)" if course.skipped else meaning
+        style = {"markersize": 9, "markeredgecolor": "white"} if len(marks) <= _MOST_MARKED else {"markersize": 5}
+        axes.plot(*_columns(marks), linestyle="", marker="v", color=_ORANGE, label=label, **style)
+    axes.set_yscale("log", base=2)
+    low, high = math.log2(min(scales)), math.log2(max(scales))
+    # Room for at least two ticks, and above for the legend.
+    axes.set_ylim(2 ** (low - 1 - 0.05 * (high - low)), 2 ** (high + 1 + 0.35 * max(2.0, high - low)))
+    axes.set_ylabel("loss scale (factor)", fontsize=12)
+    axes.legend(loc="upper left", ncols=2, frameon=False, fontsize=11)
+
+
+def _draw_loss(axes: Any, course: Course) -> None:
+    # The line breaks where there is no number.
+    steps, losses = _columns(sorted([*course.loss, *((step, math.nan) for step in course.bad_loss)]))
+    finite = [value for _, value in course.loss]
+    if finite:
+        axes.plot(steps, losses, color=_BLACK, linewidth=1.6, label="training loss", **_dots(steps))
+    else:
+        # Numbers on the axis would be of no loss.
+        axes.set_yticks([])
+    if finite and min(finite) > 0 and max(finite) > 20 * min(finite):
+        axes.set_yscale("log")
+    if course.bad_loss:
+        at_the_bottom = axes.get_xaxis_transform()
+        label = f"not finite ({len(course.bad_loss)} times)"
+        places = (course.bad_loss, [0.06] * len(course.bad_loss))
+        axes.plot(*places, transform=at_the_bottom, linestyle="", marker="X", markersize=8, color=_PINK, label=label)
+    axes.set_ylabel("loss", fontsize=12)
+    axes.legend(loc="upper right", ncols=2, frameon=False, fontsize=11)
+
+
+def _shortened(title: str) -> str:
+    """Return a title that fits: its beginning and its end."""
+    half = _LONGEST_TITLE // 2
+    return title if len(title) <= _LONGEST_TITLE else f"{title[:half]}\u2026{title[-half:]}"
+
+
+def _columns(points: Points) -> tuple[list[float], list[float]]:
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def _dots(steps: list[float]) -> dict[str, Any]:
+    return {"marker": "o", "markersize": 4} if len(steps) <= _MOST_MARKED else {}
+
+
+def _number_by_whole(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+# Two trainings over each other.
+
+# The new run is thinner, so that the old one shows beside it where both are the same.
+_OLD, _NEW = "#e69f00", _BLUE
+_WIDTHS = (4.0, 1.6)
+
+
+def _draw_two(old: Course, new: Course, first: int | None, file: BinaryIO, image_format: str) -> None:
+    """Draw loss scales, skipped steps and losses of two trainings.
+
+    Args:
+        old: the one.
+        new: the other.
+        first: the first step in which they differ; None if there is none.
+        file: gets the image.
+        image_format: `'png'`, `'svg'` or `'pdf'`.
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
+    names = ["scale"]
+    names += ["skipped"] if old.skipped and new.skipped else []
+    names += ["loss"] if old.loss or new.loss else []
+    figure = _figure_of(f"{old.title} and {new.title}", len(names))
+    panels = dict(zip(names, _panels_of(figure, len(names)), strict=True))
+    labels = {"scale": "loss scale (factor)", "skipped": "skipped steps so far", "loss": "loss"}
+    for name, axes in panels.items():
+        for course, which, color, width in zip((old, new), ("old", "new"), (_OLD, _NEW), _WIDTHS, strict=True):
+            points = getattr(course, name)
+            if name == "loss":
+                # The line breaks where there is no number.
+                points = sorted([*points, *((step, math.nan) for step in course.bad_loss)])
+            _draw_points(axes, points, f"{which}: {course.title}", color, width, is_stepped=name != "loss")
+        if first is not None:
+            axes.axvline(first, color=_PINK, linestyle="--", linewidth=1.4, label=f"first difference: step {first}")
+        axes.set_ylabel(labels[name], fontsize=12)
+    if all(value > 0 for course in (old, new) for _, value in course.scale):
+        panels["scale"].set_yscale("log", base=2)
+    panels["scale"].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=9)
+    _finish(figure, list(panels.values()), old.label, file, image_format)
+
+
+def _draw_points(axes: Any, points: Points, label: str, color: str, width: float, *, is_stepped: bool) -> None:
+    places, values = [step for step, _ in points], [value for _, value in points]
+    draw = axes.step if is_stepped else axes.plot
+    draw(places, values, color=color, linewidth=width, label=label, **({"where": "post"} if is_stepped else {}))
