@@ -19,11 +19,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from mpls.saved.foreign_files import IF_TRUSTED, Window, broken, reading_foreign_bytes
+from mpls.saved.foreign_files import IF_TRUSTED, broken, reading_foreign_bytes
 
 # What a file may unpack to, in bytes: this much in any case, and so many times its size.
 _ALWAYS, _TIMES = 256 << 20, 100
-_LOCAL_HEADER = struct.Struct("<26x2H")
 _PIECE = 1 << 20
 # Of members that are unpacked into a file.
 _LARGE = 16 << 20
@@ -68,7 +67,7 @@ class Archive:
 
     Args:
         path: the path, for errors.
-        source: the file, open: unbuffered or in memory. It stays open.
+        source: the file, open; it stays open.
         limit: the most bytes that all members may have together, unpacked; by default what the file's size allows.
 
     Attributes:
@@ -76,9 +75,8 @@ class Archive:
         left: how many bytes more the limit would allow.
     """
 
-    def __init__(self, path: str, source: io.RawIOBase, limit: int | None = None) -> None:
-        self.path = path
-        self._file = source
+    def __init__(self, path: str, source: Any, limit: int | None = None) -> None:
+        self._path = path
         with reading_foreign_bytes(path, "the archive", "be a whole zip file"):
             limit = unpacked_limit(source) if limit is None else limit
             self._zip = zipfile.ZipFile(source)
@@ -93,80 +91,54 @@ class Archive:
         self.names: tuple[str, ...] = tuple(name for name in self._members if not name.endswith("/"))
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member, after checking its size and checksum."""
+        """Return the content of a member, after checking it."""
         content = io.BytesIO()
         self.check(name, content)
         return content.getvalue()
 
-    def open(self, name: str) -> Window:
-        """Return a member as a file, after checking it.
-
-        A compressed member is unpacked into memory, or, if it is large, into a temporary file without a name.
-        """
-        info = self._members[name]
-        if info.compress_type != zipfile.ZIP_STORED:
-            is_large = info.file_size >= _LARGE
-            unpacked: Any = TemporaryFile(buffering=0) if is_large else io.BytesIO()  # noqa: SIM115 - see Window
-            self.check(name, unpacked)
-            return Window(unpacked, 0, info.file_size, closes=True)
-        self.check(name)
-        self._file.seek(info.header_offset)
-        name_size, extra_size = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
-        return Window(self._file, info.header_offset + _LOCAL_HEADER.size + name_size + extra_size, info.file_size)
+    def open(self, name: str) -> Any:
+        """Return a member as a file, after checking it: in memory, or in a temporary file if it is large."""
+        is_large = self._members[name].file_size >= _LARGE
+        unpacked: Any = TemporaryFile() if is_large else io.BytesIO()  # noqa: SIM115 - the caller closes it
+        self.check(name, unpacked)
+        return unpacked
 
     def check(self, name: str, target: IO[bytes] | None = None) -> None:
-        """Check the size and the checksum of a member, and write its content to a target."""
-        info = self._members[name]
-        missing = info.file_size
-        with reading_foreign_bytes(self.path, name, "be whole"), self._zip.open(info) as file:
-            if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
-                raise ValueError("it has another size than it says")
-            # zipfile compares the checksum at the end only.
+        """Check the checksum of a member, and write its content to a target."""
+        with reading_foreign_bytes(self._path, name, "be whole"), self._zip.open(self._members[name]) as file:
+            # zipfile compares the checksum at the end.
             while piece := file.read(_PIECE):
-                missing -= len(piece)
                 if target is not None:
                     target.write(piece)
-            if missing:
-                raise ValueError(f"{missing} bytes are missing")
 
 
-def read_arrays(path: str, source: Window, limit: int) -> dict[str, Any]:
-    """Return the arrays of an `.npz` file by name, which must be plain numbers or bools in C order.
+def read_arrays(path: str, content: bytes, limit: int) -> dict[str, Any]:
+    """Return the arrays of an `.npz` file by name, which must be plain numbers or bools.
 
     Args:
         path: the path, for errors.
-        source: the file; arrays other than scalars need it to stay open.
+        content: the bytes of the file.
         limit: the most bytes that the arrays may have together.
     """
-    archive = Archive(path, source, limit)
-    return {name.removesuffix(".npy"): _array(path, name, archive.open(name)) for name in archive.names}
+    archive = Archive(path, io.BytesIO(content), limit)
+    return {name.removesuffix(".npy"): _array(path, name, archive.read(name)) for name in archive.names}
+
+
+def _array(path: str, name: str, content: bytes) -> Any:
+    with reading_foreign_bytes(path, name, "be a whole array"):
+        source = io.BytesIO(content)
+        if np.lib.format.read_magic(source) != (1, 0):
+            raise ValueError("it is not of NumPy's format 1.0")
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(source)
+        if dtype.kind not in "iufb" or is_fortran:
+            raise ValueError(f"it is no plain array of numbers, but of dtype {dtype}")
+        return np.frombuffer(source.read(), dtype).reshape(shape)
 
 
 def in_order(path: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arrays that `np.savez` has named `arr_0`, `arr_1` and so on, in this order."""
     with reading_foreign_bytes(path, "the arrays", "be numbered"):
         return {name: arrays[name] for name in (f"arr_{number}" for number in range(len(arrays)))}
-
-
-def _array(path: str, name: str, source: Window) -> Any:
-    with reading_foreign_bytes(path, name, "be a whole array"):
-        if np.lib.format.read_magic(source) != (1, 0):
-            raise ValueError("it is not of NumPy's format 1.0")
-        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(source)
-        start = source.tell()
-        size = math.prod(shape) * dtype.itemsize
-        if dtype.kind not in "iufb" or is_fortran or size != source.size - start:
-            raise ValueError(f"it is no plain array of numbers, but of dtype {dtype} and shape {shape}")
-    return stored(shape, dtype, functools.partial(_array_at, path, name, source, start, shape, dtype))
-
-
-def _array_at(path: str, name: str, source: Window, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    array = np.empty(shape, dtype)
-    source.seek(start)
-    with reading_foreign_bytes(path, name, "be a whole array"):
-        if source.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:
-            raise ValueError("the file has become shorter")
-    return array
 
 
 class H5Content:

@@ -1,11 +1,10 @@
-"""Files of unknown origin: how they are opened, parts of them as files, JSON in them, and errors about them.
+"""Files of unknown origin: how they are opened, JSON in them, and errors about them.
 
 All readers of `mpls.saved` raise `mpls.errors.SavedStateError` if a file is broken or not valid.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -84,59 +83,6 @@ def read_bytes(path: str, inside: str | None = None) -> bytes:
     size_of(path, inside)
     with open(path, "rb") as file:
         return file.read()
-
-
-class Window(io.RawIOBase):
-    """A part of an open file as a file of its own, such as a member of an archive that is not compressed.
-
-    Args:
-        file: the file, unbuffered or in memory.
-        start: the position of the part's first byte.
-        size: the number of its bytes.
-        closes: whether to close the file together with the part; also when the part is freed.
-    """
-
-    def __init__(self, file: Any, start: int, size: int, *, closes: bool = False) -> None:
-        super().__init__()
-        self._file = file
-        self._closes = closes
-        self._start = start
-        self._position = 0
-        self.size = size
-
-    def close(self) -> None:
-        """Close the part."""
-        if self._closes:
-            self._file.close()
-        super().close()
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position in the part."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a position in the part, and return it."""
-        self._position = max(offset + {os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence, 0), 0)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer from the position on, as far as part and file reach; return the number of bytes."""
-        view = memoryview(buffer).cast("B")
-        wanted, found = max(min(len(view), self.size - self._position), 0), 0
-        self._file.seek(self._start + self._position)
-        # One read of the system returns at most 2 GiB.
-        while found < wanted and (number := self._file.readinto(view[found:wanted])):
-            found += number
-        self._position += found
-        return found
 
 
 def parse_json(path: str, key: str, text: bytes | str) -> Any:

@@ -39,28 +39,23 @@ MetaGraph: meta_info_def=1 MetaInfo; graph_def=2 Graph; collection_def=4 {}Other
 MetaInfo: tensorflow_version=5 string; function_aliases=8 {}string
 AssetFile: filename=2 string
 Graph: node=1 *Node; library=2 Library
-Node: name=1 string; op=2 string; input=3 *string; attr=5 {}Attribute
+Node: name=1 string; op=2 string; attr=5 {}Attribute
 Attribute: value.list=1 List; value.s=2 bytes; value.func=10 NamedFunction
 List: func=9 *NamedFunction
 NamedFunction: name=1 string; attr=2 {}Attribute
 Library: function=1 *Function; gradient=2 *Gradient; registered_gradients=3 *RegisteredGradient
 Function: signature=1 Signature; node_def=3 *Node; attr=5 {}Attribute
-Signature: name=1 string; input_arg=2 *Argument
-Argument: name=1 string
+Signature: name=1 string
 Gradient: function_name=1 string; gradient_func=2 string
 RegisteredGradient: gradient_func=1 string
-SavedObjectGraph: nodes=1 *SavedObject; concrete_functions=2 {}ConcreteFunction
-ConcreteFunction: bound_inputs=2 *int32
-SavedObject: children=1 *Child; slot_variables=3 *SlotVariable; kind.user_object=4 UserObject; kind.asset=5 Asset;
-    kind.function=6 FunctionObject; kind.variable=7 Other; kind.bare_concrete_function=8 BareFunction;
-    kind.constant=9 Other; kind.resource=10 Other; saveable_objects=11 {}Saveable; kind.captured_tensor=12 Captured;
-    registered_name=13 string
+SavedObjectGraph: nodes=1 *SavedObject; concrete_functions=2 {}Other
+SavedObject: kind.user_object=4 UserObject; kind.asset=5 Other; kind.function=6 FunctionObject; kind.variable=7 Other;
+    kind.bare_concrete_function=8 BareFunction; kind.constant=9 Other; kind.resource=10 Other;
+    kind.captured_tensor=12 Captured
 UserObject: identifier=1 string; metadata=3 string
-Asset: asset_file_def_index=1 int32
 FunctionObject: concrete_functions=1 *string
 BareFunction: concrete_function_name=1 string
 Captured: concrete_function=2 string
-Saveable: save_function=2 int32; restore_function=3 int32
 Other:
 """
 # The package of the messages.

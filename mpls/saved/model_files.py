@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from io import FileIO
-from typing import Any
+from typing import Any, BinaryIO
 
 from mpls.formats.algorithms import MOMENTUM_PRODUCTS, algorithm_named, has_momentum_product, layout, slot_and_variable
 from mpls.formats.families import Family, Framework, framework_of_version, keras_release
@@ -51,7 +50,7 @@ class ModelFile:
 
     Args:
         path: the path, as the user named it.
-        file: the file, open and unbuffered; it stays open. None for a folder.
+        file: the file, open; it stays open. None for a folder.
 
     Attributes:
         path: the path.
@@ -68,7 +67,7 @@ class ModelFile:
     has_wrapped_optimizer = False
     legacy_weights: Mapping[str, Any] | None = None
 
-    def __init__(self, path: str, file: FileIO | None = None) -> None:
+    def __init__(self, path: str, file: BinaryIO | None = None) -> None:
         self.path = path
         self.file = file
         self._before = self._state()
@@ -133,7 +132,7 @@ class KerasArchive(ModelFile):
 
     format: ModelFormat = ".keras"
 
-    def __init__(self, path: str, file: FileIO) -> None:
+    def __init__(self, path: str, file: BinaryIO) -> None:
         super().__init__(path, file)
         self._content: H5Content | None = None
         self._texts: dict[str, Any] = {}
@@ -145,13 +144,13 @@ class KerasArchive(ModelFile):
                 if name in (ARCHIVE_CONFIG, ARCHIVE_METADATA):
                     self._texts[name] = parse_json(path, name, archive.read(name))
                 elif name == ARCHIVE_WEIGHTS:
-                    self._content = stack.enter_context(h5_content(place, archive.open(name), archive.left))
+                    source = stack.enter_context(archive.open(name))
+                    self._content = stack.enter_context(h5_content(place, source, archive.left))
                     self.has_wrapped_optimizer: bool = f"{WRAPPED_VARS}/0" in self._content.datasets
                 elif name in (LEGACY_WEIGHTS, ARCHIVE_ARRAYS):
-                    arrays = read_arrays(place, archive.open(name), archive.left)
-                    self.legacy_weights: dict[str, Any] | Mapping[str, Any] | None = (
-                        arrays if name == LEGACY_WEIGHTS else self.legacy_weights
-                    )
+                    arrays = read_arrays(place, archive.read(name), archive.left)
+                    if name == LEGACY_WEIGHTS:
+                        self.legacy_weights: Mapping[str, Any] | None = arrays
                 else:
                     archive.check(name)
             self._stack = stack.pop_all()
@@ -217,7 +216,7 @@ class H5Model(ModelFile):
 
     format: ModelFormat = "H5"
 
-    def __init__(self, path: str, file: FileIO) -> None:
+    def __init__(self, path: str, file: BinaryIO) -> None:
         super().__init__(path, file)
         with ExitStack() as stack:
             self.content: H5Content = stack.enter_context(h5_content(path, file))

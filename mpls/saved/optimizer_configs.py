@@ -11,17 +11,17 @@ from mpls.formats.algorithms import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.formats.validity import (
-    LARGEST_COUNT,
     OF_SETTINGS,
     OF_STATE,
     OPTION_VARIABLES,
     OPTIONS,
     SETTINGS_OF_ENTRY,
+    check_good_steps,
+    check_scale,
     constraint_on_bounds,
     constraint_on_kind,
     constraint_on_number,
     constraint_on_setting,
-    is_count,
     is_initial_scale,
     is_options_entry,
     options_entry,
@@ -62,7 +62,7 @@ from mpls.formats.wrapper_state import (
     is_of_keras_3,
 )
 from mpls.saved.foreign_files import FROM_WRITER, broken
-from mpls.saved.plain_numbers import good_steps_of_variable, growth_steps_of_config, number_of_config
+from mpls.saved.plain_numbers import growth_steps_of_config
 
 _ROOT = "the config"
 # Entries of an optimizer's config that are not hyperparameters.
@@ -174,7 +174,7 @@ def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossSc
         raise broken(path, _at(place, "dynamic"), "be a bool", dynamic, FROM_WRITER)
     initial, growth = settings.get("initial_scale"), settings.get("dynamic_growth_steps")
     is_number = initial not in (None, AUTO) or (initial == AUTO and not dynamic)
-    scale = number_of_config(path, _at(place, "initial_scale"), initial) if is_number else None
+    scale = check_scale(initial, f"{path}: {_at(place, 'initial_scale')}") if is_number else None
     steps = None if growth is None else growth_steps_of_config(path, _at(place, "dynamic_growth_steps"), growth)
     if dynamic:
         return LossScaleRecord(True, initial_scale=scale, growth_steps=steps, multiplier=DEFAULT_MULTIPLIER)
@@ -199,7 +199,7 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     place = _at(place, "config")
     if name == "FixedLossScale":
         _refuse_unknown(path, place, settings, (*FIXED_CONFIG, *SCALE_OPTIONS))
-        scale = number_of_config(path, _at(place, LOSS_SCALE_VALUE), settings.get(LOSS_SCALE_VALUE))
+        scale = check_scale(settings.get(LOSS_SCALE_VALUE), f"{path}: {_at(place, LOSS_SCALE_VALUE)}")
         return LossScaleRecord(False, scale=scale, initial_scale=scale)
     if name != "DynamicLossScale":
         constraint = "be the class name of a loss scale, 'FixedLossScale' or 'DynamicLossScale'"
@@ -210,9 +210,9 @@ def _read_loss_scale(path: str, place: str, config: Any) -> LossScaleRecord:
     growth = settings.get(INCREMENT_PERIOD, DEFAULT_GROWTH_STEPS)
     return LossScaleRecord(
         True,
-        initial_scale=None if initial == AUTO else number_of_config(path, _at(place, INITIAL_LOSS_SCALE), initial),
+        initial_scale=None if initial == AUTO else check_scale(initial, f"{path}: {_at(place, INITIAL_LOSS_SCALE)}"),
         growth_steps=growth_steps_of_config(path, _at(place, INCREMENT_PERIOD), growth),
-        multiplier=number_of_config(path, _at(place, MULTIPLIER), settings.get(MULTIPLIER, DEFAULT_MULTIPLIER)),
+        multiplier=check_scale(settings.get(MULTIPLIER, DEFAULT_MULTIPLIER), f"{path}: {_at(place, MULTIPLIER)}"),
     )
 
 
@@ -220,13 +220,11 @@ def _with_state(path: str, place: str, state: Any, loss_scale: LossScaleRecord) 
     """Return a loss scale with the state that mpls writes beside the settings."""
     content = _dict(path, place, state)
     _refuse_unknown(path, place, content, STATE_IN_CONFIGS)
-    scale = number_of_config(path, f"{place}/scale", content.get("scale"))
+    scale = check_scale(content.get("scale"), f"{path}: {place}/scale")
     good_steps = content.get("good_steps")
     if good_steps is None and not loss_scale.dynamic:
         return with_state(loss_scale, scale, None)
-    if not is_count(good_steps, least=-LARGEST_COUNT):
-        raise broken(path, f"{place}/good_steps", "be a whole number", good_steps, FROM_WRITER)
-    good_steps_of_variable(path, f"{place}/good_steps", good_steps, loss_scale.growth_steps)
+    good_steps = check_good_steps(good_steps, f"{path}: {place}/good_steps", loss_scale.growth_steps)
     return with_state(loss_scale, scale, good_steps)
 
 

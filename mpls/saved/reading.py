@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from io import FileIO
 from typing import Any
 
 import numpy as np
@@ -117,9 +116,9 @@ def opened_model(path: str) -> Iterator[ModelFile | None]:
         yield None
     else:
         size_of(path)
-        with FileIO(path) as file, ExitStack() as stack:
-            kind = kind_of_bytes(file.read(512)) or ("H5" if _has_user_block(file) else None)
-            reader = {"H5": H5Model, ".keras": KerasArchive}.get(kind or "")
+        # Not unbuffered: one read of the system gives at most 2 GiB, and HDF5 takes what is missing for read.
+        with open(path, "rb") as file, ExitStack() as stack:
+            reader = {"H5": H5Model, ".keras": KerasArchive}.get(kind_of_bytes(file.read(512)) or "")
             yield None if reader is None else stack.enter_context(reader(path, file))
 
 
@@ -149,17 +148,6 @@ def _not_one(path: str, got: str) -> NotAnArtefactError:
         error_text(path, _KINDS, Described(got), "Name one of these", ANCHOR)
     )
     return error
-
-
-def _has_user_block(file: FileIO) -> bool:
-    """Return whether an H5 file starts after a block of the user's, whose size is a power of 2."""
-    size, start = file.seek(0, os.SEEK_END), 512
-    while start < size:
-        file.seek(start)
-        if kind_of_bytes(file.read(8)) == "H5":
-            return True
-        start *= 2
-    return False
 
 
 def _prefix_in(folder: str) -> str:

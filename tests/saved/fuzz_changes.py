@@ -100,14 +100,14 @@ def _names_of_frameworks() -> list[str]:
     return sorted({name for module in modules for name in vars(module)})
 
 
-def changed_json(r: random.Random, config: Any, other: Any, canary: Canary) -> tuple[str, Any]:
-    """Return what was changed in a config, and what has become of it; `other` is the config of another file."""
+def changed_json(r: random.Random, config: Any, canary: Canary) -> tuple[str, Any]:
+    """Return what was changed in a config, and what has become of it."""
     root = {"root": _copied(config)}
-    words = [_json_change(r, root, other, canary) for _ in range(r.choice((1, 1, 1, 2, 3)))]
+    words = [_json_change(r, root, canary) for _ in range(r.choice((1, 1, 1, 2, 3)))]
     return "; ".join(words), root["root"]
 
 
-def _json_change(r: random.Random, root: dict[str, Any], other: Any, canary: Canary) -> str:
+def _json_change(r: random.Random, root: dict[str, Any], canary: Canary) -> str:
     every = list(_places(root))
     # As often at a place that names something as at any.
     named = [place for place in every if place[1] in KEYS] or every
@@ -132,9 +132,7 @@ def _json_change(r: random.Random, root: dict[str, Any], other: Any, canary: Can
             parent["registered_name"] = r.choice((None, what))
     elif kind == "swap":
         what = "of elsewhere"
-        theirs = list(_places(other)) if r.random() < 0.5 else every
-        theirs = [place for place in theirs if place[1] == key] or theirs
-        source, at = r.choice(theirs or every)
+        source, at = r.choice([place for place in every if place[1] == key])
         parent[key] = _copied(source[at])
     elif kind == "remove" and parent is not root:
         what = "missing"

@@ -1,7 +1,7 @@
 """The process that makes mutated files, reads them one after the other, and says what happened meanwhile.
 
-`fuzz_driver` starts it in a folder of its own, and sends a kind, a seed and the folder for today's files per line, as
-JSON. The answers are two JSON values, each in a line: what was made, and what came of it.
+`fuzz_driver` starts it in a folder of its own, and sends kinds and seeds, the folder for today's files, and after how
+many seconds a case hangs, as JSON. The answers are two lines of JSON for each case: what was made, and what came of it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ IS_WATCHED = sys.platform == "linux"
 _ADDRESSES = 12 << 30
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pty.spawn")
 _STARTS += ("socket.connect", "socket.getaddrinfo", "urllib.Request", "webbrowser.open")
-_EVENTS = {0x1: "read", 0x2: "changed", 0x20: "opened", 0x100: "made", 0x200: "deleted", 0xC0: "moved"}
+# Of inotify.
+_ALL_EVENTS = 0xFFF
 
 
 class Watch:
-    """Sees who opens, reads or changes what is in a folder, native code included; on Linux only."""
+    """Sees that somebody opens what is in a folder, native code included; on Linux only."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
@@ -54,25 +55,23 @@ class Watch:
     def renew(self) -> None:
         """Watch the folder that is there now, and forget what has happened."""
         for path in (self._folder, self._folder / "saved_model") if IS_WATCHED else ():
-            if self._library.inotify_add_watch(self._descriptor, os.fsencode(path), sum(_EVENTS)) < 0:
+            if self._library.inotify_add_watch(self._descriptor, os.fsencode(path), _ALL_EVENTS) < 0:
                 raise OSError(ctypes.get_errno(), "inotify_add_watch failed", str(path))
         self.seen()
 
     def seen(self) -> list[str]:
-        """Return what has happened since the last call, each once."""
-        found: dict[str, None] = {}
+        """Return the names of files to which something has happened since the last call."""
+        found: set[str] = set()
         while IS_WATCHED:
             try:
                 content = os.read(self._descriptor, 1 << 16)
             except BlockingIOError:
                 break
-            position = 0
-            while position < len(content):
-                _, mask, _, length = struct.unpack_from("iIII", content, position)
-                name = content[position + 16 : position + 16 + length].rstrip(b"\x00").decode("utf-8", "replace")
-                position += 16 + length
-                found |= {f"{name} {word}": None for bit, word in _EVENTS.items() if mask & bit}
-        return list(found)
+            while content:
+                length = struct.unpack_from("iIII", content)[3]
+                found.add(content[16 : 16 + length].rstrip(b"\x00").decode("utf-8", "replace"))
+                content = content[16 + length :]
+        return sorted(found)
 
 
 class Audit:
@@ -168,7 +167,12 @@ def _hole(path: str, honest: str) -> None:
     holes[path]()
 
 
-_ACTIONS = {"inspect": _inspect, "load_model": _load_model, "convert_state": _convert_state, "hole": _hole}
+_ACTIONS: dict[str, Callable[[str, str], None]] = {
+    "inspect": _inspect,
+    "load_model": _load_model,
+    "convert_state": _convert_state,
+    "hole": _hole,
+}
 
 
 def _outcome(action: Callable[[str, str], None], path: str, honest: str) -> tuple[str, str, str]:
@@ -234,7 +238,7 @@ class Worker:
             self._watch.renew()
             for left in self._base.glob("working/*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-        return {"outcome": outcome, "detail": detail[:3000], "causes": causes, "trace": trace[-6000:]}
+        return {"outcome": outcome, "causes": causes, "trace": trace[-6000:]}
 
     def _files(self) -> set[tuple[str, int, int]]:
         """Return all that is there, where temporary files are not."""
@@ -248,17 +252,25 @@ class Worker:
 
 
 def main() -> None:
+    orders = json.load(sys.stdin)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     # What frameworks print goes where errors go.
     os.dup2(2, 1)
     faulthandler.enable()
+    # What hangs, running or waiting, says where it is, and ends.
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        faulthandler.register(number, chain=True)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = _ADDRESSES if most == resource.RLIM_INFINITY else min(most, _ADDRESSES)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     worker = Worker(pathlib.Path.cwd().parent)
-    for line in sys.stdin:
-        kind, seed, of_today = json.loads(line)
-        made = worker.make(kind, seed, of_today)
+    for kind, seed in orders["cases"]:
+        made = worker.make(kind, seed, orders["of_today"])
         answers.write(json.dumps(made[0]) + "\n")
-        answers.write(json.dumps(worker.run(kind, made)) + "\n")
+        signal.setitimer(signal.ITIMER_PROF, orders["hangs"])
+        signal.setitimer(signal.ITIMER_REAL, 10 * orders["hangs"])
+        came = worker.run(kind, made)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(json.dumps(came) + "\n")

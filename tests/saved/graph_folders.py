@@ -45,7 +45,7 @@ class Folders:
     def _folders(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         if Folders._saved is None:
             folder = tmp_path_factory.mktemp("honest")
-            save(honest_models.tables(folder), folder / "model")
+            save(honest_models.tables(), folder / "model")
             Folders._saved = folder / "model"
         self.base = pathlib.Path(tempfile.mkdtemp())
         self.outside = self.base / "outside"

@@ -9,14 +9,10 @@ from typing import Any
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
 
-from mpls.saved.allowed import OPS, SAVERS, TABLE_FROM_FILE
-
 _LIST = pathlib.Path(__file__).parent / "data" / "refused_ops.txt"
 REFUSED = frozenset(line for line in _LIST.read_text().splitlines() if line and not line.startswith("#"))
 # The list is of this TensorFlow; older ones have ops that are neither there nor allowed.
 RELEASE = (2, 21)
-CONDITIONAL = SAVERS | {TABLE_FROM_FILE}
-ALL_ALLOWED = OPS | CONDITIONAL
 
 # By kernel's source: files, memory that is a file, listings, sockets, other machines, Python, printing, the process.
 _KNOWN = """

@@ -20,17 +20,17 @@ from tests.saved import rewriting
 from tests.saved.rewriting import SUFFIX
 
 SCALES: list[tuple[str, Any, str]] = [
-    ("zero", np.float32(0), "be positive and finite in float32; got 0.0"),
-    ("negative", np.float32(-8), "be positive and finite in float32; got -8.0"),
-    ("nan", np.float32("nan"), "be positive and finite in float32; got nan"),
-    ("infinite", np.float32("inf"), "be positive and finite in float32; got inf"),
-    ("beyond float32", np.float64(1e300), "be positive and finite in float32; got 1e+300"),
+    ("zero", np.float32(0), "be a positive, finite float32 number; got 0.0"),
+    ("negative", np.float32(-8), "be a positive, finite float32 number; got -8.0"),
+    ("nan", np.float32("nan"), "be a positive, finite float32 number; got nan"),
+    ("infinite", np.float32("inf"), "be a positive, finite float32 number; got inf"),
+    ("beyond float32", np.float64(1e300), "be a positive, finite float32 number; got 1e+300"),
     ("integer", np.int32(8), "be a scalar of a float dtype; got 'dtype int32 and shape ()'"),
     ("vector", np.ones(1, np.float32), "be a scalar of a float dtype; got 'dtype float32 and shape (1,)'"),
 ]
 COUNTS: list[tuple[str, Any, str]] = [
-    ("negative", np.int64(-1), "be at least 0; got -1"),
-    ("beyond 64 bits", np.uint64(2**63 + 5), f"be at most {2**63 - 1}; got {2**63 + 5}"),
+    ("negative", np.int64(-1), "be a whole number that is not negative; got -1"),
+    ("beyond 64 bits", np.uint64(2**63 + 5), f"be a whole number that is not negative; got {2**63 + 5}"),
     ("float", np.float32(1), "be a scalar of an integer dtype; got 'dtype float32 and shape ()'"),
     ("vector", np.ones(2, np.int64), "be a scalar of an integer dtype; got 'dtype int64 and shape (2,)'"),
 ]
@@ -127,7 +127,7 @@ class CheckpointTest(InFolder):
 class ModelTest(InFolder):
     def test_good_steps_above_the_period(self) -> None:
         key = f"optimizer/loss_scale/good_steps{SUFFIX}"
-        text = "be at most the period, 3; got 4"
+        text = "be a whole number from 0 to 3, the growth steps; got 4"
         for name in ("tf215.lso2", "tf23.exp"):
             with tempfile.TemporaryDirectory() as folder:
                 path = rewriting.saved_model(f"keras_tf.momentum/{name}", pathlib.Path(folder), {key: np.int64(4)})
@@ -191,17 +191,17 @@ class ConfigTest(InFolder):
             ),
             ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
             ("dynamic_number", NEW_FORMAT, "config/dynamic", 1, "be a bool; got 1"),
-            ("scale_text", NEW_FORMAT, "config/initial_scale", "8", "be a number; got '8'"),
-            ("scale_bool", NEW_FORMAT, "config/initial_scale", True, "be a number; got True"),
-            ("scale_zero", NEW_FORMAT, "config/initial_scale", 0, "be positive and finite in float32; got 0"),
+            ("scale_text", NEW_FORMAT, "config/initial_scale", "8", "be a positive, finite float32 number; got '8'"),
+            ("scale_bool", NEW_FORMAT, "config/initial_scale", True, "be a positive, finite float32 number; got True"),
+            ("scale_zero", NEW_FORMAT, "config/initial_scale", 0, "be a positive, finite float32 number; got 0"),
             (
                 "scale_nan",
                 NEW_FORMAT,
                 "config/initial_scale",
                 float("nan"),
-                "be positive and finite in float32; got nan",
+                "be a positive, finite float32 number; got nan",
             ),
-            ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, "be positive and finite in float32; got 1000"),
+            ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, "be a positive, finite float32 number; got 1000"),
             (
                 "growth_fraction",
                 NEW_FORMAT,
@@ -225,7 +225,7 @@ class ConfigTest(InFolder):
                 OLD_FORMAT,
                 f"{LOSS_SCALE}/config/multiplier",
                 -2,
-                "be positive and finite in float32; got -2",
+                "be a positive, finite float32 number; got -2",
             ),
             (
                 "unknown_setting",
@@ -243,11 +243,26 @@ class ConfigTest(InFolder):
 
     @parameterized.expand(
         [
-            ("zero", {"scale": 0, "good_steps": 0}, "scale", "be positive and finite in float32; got 0"),
-            ("missing", {"good_steps": 0}, "scale", "be a number; got None"),
-            ("above", {"scale": 8, "good_steps": 6}, "good_steps", "be at most the period, 5; got 6"),
-            ("negative", {"scale": 8, "good_steps": -1}, "good_steps", "be at least 0; got -1"),
-            ("bool", {"scale": 8, "good_steps": True}, "good_steps", "be a whole number; got True"),
+            ("zero", {"scale": 0, "good_steps": 0}, "scale", "be a positive, finite float32 number; got 0"),
+            ("missing", {"good_steps": 0}, "scale", "be a positive, finite float32 number; got None"),
+            (
+                "above",
+                {"scale": 8, "good_steps": 6},
+                "good_steps",
+                "be a whole number from 0 to 5, the growth steps; got 6",
+            ),
+            (
+                "negative",
+                {"scale": 8, "good_steps": -1},
+                "good_steps",
+                "be a whole number from 0 to 5, the growth steps; got -1",
+            ),
+            (
+                "bool",
+                {"scale": 8, "good_steps": True},
+                "good_steps",
+                "be a whole number from 0 to 5, the growth steps; got True",
+            ),
             ("unknown", {"scale": 8, "code": "x"}, "code", "be one of scale, good_steps; got 'code'"),
         ]
     )

@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
+from tensorflow.python.util import tf_export
 
 from mpls.saved import allowed
 from mpls.saved.allowed import CLASSES, FUNCTIONS
@@ -101,6 +102,13 @@ class AllowedTest(unittest.TestCase):
             if function is not None:
                 parameters = [each for each in inspect.signature(function).parameters if suspicious.search(each)]
                 self.assertLessEqual(set(parameters), known, name)
+
+    def test_the_name_that_is_written_is_on_the_list(self) -> None:
+        for name in allowed._ARITHMETIC:
+            function = _symbol(name)
+            for api in ("tensorflow", "keras") if function is not None else ():
+                written = tf_export.get_canonical_name_for_symbol(function, api, add_prefix_to_v1_names=True)
+                self.assertTrue(written is None or allowed.is_arithmetic(written), (name, written))
 
     def test_module_of_initializers(self) -> None:
         module = importlib.import_module("tensorflow.python.ops.init_ops_v2")
