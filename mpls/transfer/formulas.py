@@ -166,28 +166,25 @@ def _number(
     return float(value)
 
 
-def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> tuple[int, int]:
-    """Return the steps over which source and target accumulate gradients, 1 for each that does not.
-
-    If a source has accumulated gradients, but does not say over how many steps, the target's number is taken for it.
+def gradient_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> int:
+    """Return the number of steps over which source and target accumulate gradients; 1 if they do not.
 
     Raises:
-        SavedStateError: the source's number is none of steps.
+        SavedStateError: the numbers differ: a count of steps, and gradients that are not applied yet, mean another
+            thing then. If the source does not say its number, but has accumulated gradients, it is the target's.
     """
     target = int(config.get("gradient_accumulation_steps") or 1)
-    has_gradients = any(
-        algorithms.slot_called(None, record.family, name) == ACCUMULATOR
-        for variable in record.variables
-        for name in variable.slots
-    )
     source = record.hyperparameters.get("gradient_accumulation_steps")
-    if source is None and has_gradients:
-        return target, target
-    if source in (None, 0):
-        return 1, target
-    if not isinstance(source, _NUMBERS) or not 1 <= source <= LARGEST_COUNT or source != int(source):
-        raise broken(subject, "gradient_accumulation_steps", f"be a whole number from 1 to {LARGEST_COUNT}", source)
-    return int(source), target
+    names = {name for variable in record.variables for name in variable.slots}
+    accumulates = any(algorithms.slot_called(None, record.family, name) == ACCUMULATOR for name in names)
+    is_same = source == target if source else accumulates == (target > 1)
+    if not is_same:
+        raise SavedStateError(
+            f"{subject}: source and target must have the same gradient_accumulation_steps; got "
+            f"{source or ('an unknown number' if accumulates else 'none')} and {target}. Create the target with those "
+            f"of the source. {SEE_DOCS}"
+        )
+    return target
 
 
 def product_of(record: OptimizerRecord, steps: int, config: Mapping[str, Any], subject: str) -> tuple[float, bool]:

@@ -21,7 +21,7 @@ from mpls.errors import (
     warn_user,
 )
 from mpls.formats import algorithms
-from mpls.formats.algorithms import ACCUMULATOR, AVERAGE, MOMENTUM_PRODUCTS, expected_slots, has_momentum_product
+from mpls.formats.algorithms import AVERAGE, MOMENTUM_PRODUCTS, expected_slots, has_momentum_product
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.saved.containers import StoredArray
@@ -128,12 +128,12 @@ class _Loading:
             SavedStateError: the record does not fit the target.
         """
         record, host, plan = self._record, self._host, self._plan
-        keeps_accumulators = self._count_steps()
+        self._count_steps()
         # The momentum of v1 is a sum of gradients, which a step multiplies by the learning rate. The Keras families
         # multiply each gradient by minus the learning rate before they add it.
         sums_gradients = self._state == "SGD" and record.family == "v1"
         momentum_factor = -self._learning_rate() if sums_gradients else 1.0
-        self._plan_slots(keeps_accumulators=keeps_accumulators, momentum_factor=momentum_factor)
+        self._plan_slots(momentum_factor)
         self._plan_others()
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
         names = [each.name for each in self._target.described]
@@ -143,11 +143,8 @@ class _Loading:
         sources = plan.sources or by_order
         self._counts = plan_counts(record, host.wrapper, names, sources, plan)
 
-    def _count_steps(self) -> bool:
-        """Compute the target's number of steps, and the number of updates.
-
-        Returns:
-            Whether source and target accumulate gradients over the same number of steps.
+    def _count_steps(self) -> None:
+        """Compute the number of steps, and the number of updates.
 
         Raises:
             SavedStateError: the number of steps is not valid, or too large for the target's counter.
@@ -156,23 +153,14 @@ class _Loading:
         steps = formulas.steps_of(record, self._state, self._config, self._subject)
         if steps is not None and record.iterations not in (None, steps):
             plan.leave_out(f"global_step {record.iterations}: by its beta powers, Adam has made {steps} steps")
-        source, target = formulas.gradient_steps(record, self._config, self._subject)
-        if steps is None:
-            return source == target
-        self._applied = steps // source
-        self._steps = steps if source == target else self._applied * target
-        if self._steps != steps:
-            plan.changed.append(
-                f"iterations: {steps} -> {self._steps}, which count each of the {target} steps of an update "
-                f"(the source's: {source})"
-            )
+        self._steps = steps
+        self._applied = (steps or 0) // formulas.gradient_steps(record, self._config, self._subject)
         # Legacy optimizers create the counter, an int64, when it is read first.
         counter = np.int64 if self._host.family == "legacy" else dtype_of(self._host.iterations).as_numpy_dtype
-        if self._steps > np.iinfo(counter).max:
+        if steps is not None and steps > np.iinfo(counter).max:
             raise SavedStateError(
-                f"{self._subject}: the number of steps must fit the optimizer's counter; got {self._steps}. {SEE_DOCS}"
+                f"{self._subject}: the number of steps must fit the optimizer's counter; got {steps}. {SEE_DOCS}"
             )
-        return source == target
 
     def _learning_rate(self) -> float:
         """Return the learning rate of the target's next step, by which a v1 momentum is to be multiplied."""
@@ -188,11 +176,10 @@ class _Loading:
             self._plan.changed.append(f"momentum: times -{rate:g}, the learning rate, as {self._host} keeps it")
         return rate
 
-    def _plan_slots(self, *, keeps_accumulators: bool, momentum_factor: float) -> None:
+    def _plan_slots(self, momentum_factor: float) -> None:
         """Add the slots that will be set to the plan, and lines for the report.
 
         Args:
-            keeps_accumulators: whether both accumulate gradients over the same number of steps.
             momentum_factor: the factor from the source's momentum to the target's.
 
         Raises:
@@ -206,16 +193,10 @@ class _Loading:
         ]
         wanted = {name for target in targets for name in target.slots}
         there = {name for source in sources for name in source}
-        if not keeps_accumulators:
-            there.discard(ACCUMULATOR)
         self._require_slots(wanted - there)
-        self._note_left_out(sources, there - wanted, keeps_accumulators=keeps_accumulators)
+        self._note_left_out(there - wanted)
         carried = wanted & there
         plan.slots += [{} for _ in targets]
-        if ACCUMULATOR in wanted - there:
-            for target, slots in zip(targets, plan.slots, strict=True):
-                shape, dtype = target.slots[ACCUMULATOR]
-                slots[ACCUMULATOR] = np.zeros(shape, dtype.as_numpy_dtype)
         if not carried:
             return
         rounded = False
@@ -250,9 +231,7 @@ class _Loading:
         if AVERAGE in missing:
             self._plan.averaged = True
             plan.started.append("averages of the variables: from the variables as they are")
-        if ACCUMULATOR in missing:
-            plan.started.append("accumulated gradients: from zero")
-        needed = missing - {AVERAGE, ACCUMULATOR}
+        needed = missing - {AVERAGE}
         if needed:
             raise SavedStateError(
                 f"{self._subject}: the source must have the slots {sorted(needed)}, which {self._host} needs with "
@@ -260,9 +239,7 @@ class _Loading:
                 f"{SEE_DOCS}"
             )
 
-    def _note_left_out(
-        self, sources: Sequence[Mapping[str, Any]], extra: set[str], *, keeps_accumulators: bool
-    ) -> None:
+    def _note_left_out(self, extra: set[str]) -> None:
         plan = self._plan
         settings = self._record.hyperparameters
         unused = algorithms.unused_slots(self._state, settings)
@@ -271,9 +248,6 @@ class _Loading:
             unused = unused | {"momentum"}
         for name in sorted(extra):
             plan.leave_out(f"slot {name!r}: {self._host} has none with its settings", has_effect=name not in unused)
-        is_accumulating = any(np.any(source[ACCUMULATOR]) for source in sources if ACCUMULATOR in source)
-        if not keeps_accumulators and is_accumulating:
-            plan.leave_out("accumulated gradients of steps that have not been applied yet")
 
     def _matched(self) -> list[int]:
         sources, targets = self._record.variables, self._target.described

@@ -271,16 +271,13 @@ def plan_counts(
         plan: the plan of the transfer, which gets lines for the report.
     """
     kept = record_of(wrapper)
-    if kept is None:
-        if record.counts:
-            plan.leave_out("counts of steps: the target counts none", has_effect=False)
+    if kept is None and record.counts:
+        plan.leave_out("counts of steps: the target counts none", has_effect=False)
+    counts = {} if kept is None else record.counts
+    if kept is None or kept.overflows is None:
         if record.overflows:
             plan.leave_out("overflows of variables: the target counts none", has_effect=False)
-        return CountsPlan()
-    if kept.overflows is None:
-        if record.overflows:
-            plan.leave_out("overflows of variables: the target counts none", has_effect=False)
-        return CountsPlan(record.counts)
+        return CountsPlan(counts)
     pairs = {
         each: name
         for name, source in zip(names, sources, strict=True)
@@ -295,7 +292,7 @@ def plan_counts(
         else:
             called = overflow.variable or "a variable whose name the source does not say"
             plan.leave_out(f"overflows of {called}: the target has no such variable", has_effect=False)
-    return CountsPlan(record.counts, found)
+    return CountsPlan(counts, found)
 
 
 def set_counts(wrapper: Any, plan: CountsPlan) -> None:

@@ -237,30 +237,23 @@ def checked_hyperparameters(host: Host, settings: Mapping[str, Any], subject: st
         subject: the origin of the settings, for errors.
 
     Raises:
-        SavedStateError: the target refuses one of them, or some of them together; the message names them.
+        SavedStateError: the target refuses them; the message names them, and says what it refuses.
     """
     for name, value in settings.items():
         is_number = isinstance(value, int | float) or (name == "learning_rate" and isinstance(value, Mapping))
         if not is_number and (value is not None or name in NUMBERS):
             raise _refusal(subject, name, host, value)
-    own = settings_of(host)
-    with _any_error_as_ours(host, {"learning_rate": settings.get("learning_rate")}, subject):
-        values = as_numbers(made(host, settings), own)
+    base = _config_of(host)
+    with _any_error_as_ours(host, settings, subject):
+        values = as_numbers(made(host, settings), settings_of(host))
         rate: Any = values.get("learning_rate")
         if hasattr(rate, "from_config"):
             # A schedule may fail only when it computes a rate.
             float(rate(0))
-    base = _config_of(host)
-    if base is None:
-        return values
-    for name, value in values.items():
-        with _any_error_as_ours(host, {name: settings[name]}, subject):
-            set_settings(_of(host, base), {name: value})
-            # A constructor checks more than a setter does. None has no effect, and a constructor may refuse it.
-            if value is not None:
-                _of(host, {**base, name: value})
-    with _any_error_as_ours(host, settings, subject):
-        _of(host, {**base, **{name: value for name, value in values.items() if value is not None}})
+        if base is not None:
+            set_settings(_of(host, base), values)
+            # A constructor checks more than setters do. None has no effect, and a constructor may refuse it.
+            _of(host, {**base, **{name: value for name, value in values.items() if value is not None}})
     return values
 
 
