@@ -6,14 +6,13 @@ import dataclasses
 import enum
 import functools
 import itertools
-import string
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
 from .devices import DEVICES
 from .hosts import HOSTS
-from .scenarios import OPTION_SCENARIOS, RUNS_ON, SCENARIOS, Scenario
-from .setups import OPTION_SETUPS, PLAIN_SETUPS, SETUPS
+from .scenarios import OPTION_SCENARIOS, SCENARIOS, Scenario
+from .setups import OPTION_SETUPS, SETUPS
 from .stages import MODES
 
 TWO_OPTIMIZERS = "two_optimizers"
@@ -245,54 +244,3 @@ def exclusions() -> Sequence[tuple[Cell, str, Exclusion]]:
             if part is not None:
                 found.append((cell, setup, part))
     return found
-
-
-def table() -> str:
-    """Return what runs where, with the number of the reason where something does not."""
-    lines = [_line("", list(MODES))]
-    for devices in DEVICES.values():
-        lines.append(f"{devices.name}: {devices.description}")
-        for family in HOSTS:
-            lines.append(_line(f"  {family}", [_entry(Cell(family, mode, devices.name)) for mode in MODES]))
-    for number, entry in enumerate(EXCLUSIONS, start=1):
-        what = "" if entry.setups == "*" else f"no {entry.setups}: "
-        lines.append(f"({number}) {what}{entry.reason}")
-        lines.append(f"    shown: {entry.shown_by.value}")
-    lines.extend(
-        [
-            "",
-            f"{len(SCENARIOS)} scenarios of {len(PLAIN_SETUPS)} setups; but",
-            *(f"- {line}" for line in RUNS_ON),
-            f"{len(OPTION_SCENARIOS)} scenarios of {len(OPTION_SETUPS)} setups with options",
-        ]
-    )
-    for letter, subset in zip(string.ascii_lowercase, SUBSETS, strict=False):
-        what = _what_runs(subset)
-        lines.append(f"({letter}) {what}: {subset.why}")
-    return "\n".join(lines)
-
-
-def _what_runs(subset: Subset) -> str:
-    if not subset.setups:
-        return "not run"
-    dropped = [name for name in SETUPS if name not in subset.setups]
-    all_options = set(OPTION_SETUPS) <= set(subset.setups)
-    named = [name for name in subset.setups if not (all_options and name in OPTION_SETUPS)]
-    only = f"only {', '.join(named)}" + (" and those with options" if all_options else "")
-    names = f"no {', '.join(dropped)}" if len(dropped) < len(named) else only
-    return names + (", and no two optimizers" if "float16" in dropped else "")
-
-
-def _entry(cell: Cell) -> str:
-    letters = "".join(
-        f"({letter})" for letter, subset in zip(string.ascii_lowercase, SUBSETS, strict=False) if subset.covers(cell)
-    )
-    if cell not in CELLS:
-        return f"- {letters}"
-    found = sorted({EXCLUSIONS.index(entry) + 1 for other, _, entry in exclusions() if other == cell})
-    numbers = "".join(f"({number})" for number in found)
-    return f"no {numbers}" if exclusion(cell) else f"yes {numbers}{letters}".strip()
-
-
-def _line(head: str, entries: list[str]) -> str:
-    return f"{head:23}" + "".join(f"{entry:17}" for entry in entries).rstrip()

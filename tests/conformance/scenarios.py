@@ -59,7 +59,7 @@ class Scenario:
     gives_up: bool = False
 
     def runs_on(self, replicas: int) -> bool:
-        """Return whether the scenario says anything with one replica, or with two; see `RUNS_ON`."""
+        """Return whether the scenario says anything with one replica, or with two."""
         if replicas == 2:
             return self.setup not in ("bfloat16", "float64") or self.name == "inf_middle"
         return self.setup != "unaggregated" and self.on == ((1,),)
@@ -83,13 +83,6 @@ class Scenario:
 
     def all_factors(self, replicas: int) -> list[list[list[float]]]:
         return [self.factors(index, replicas) for index in range(len(self.steps))]
-
-
-# What `runs_on` leaves out, for the table.
-RUNS_ON = (
-    "with one replica: no setup unaggregated, and no scenario that is about which replica overflows",
-    "with two replicas: of the setups bfloat16 and float64 only inf_middle",
-)
 
 
 def _finite(setup: Setup, index: int, replica: int) -> list[float]:

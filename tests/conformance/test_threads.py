@@ -275,7 +275,3 @@ def test_threads_that_take_the_first_step_together(keras_of: Any) -> None:
     assert int(opt.dynamic_counter) == THREADS
     slots = [each for each in opt.inner_optimizer.variables if tuple(each.shape) == (2,)]
     assert len(slots) == len(variables)
-
-
-if __name__ == "__main__":
-    unittest.main()

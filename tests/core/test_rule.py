@@ -186,7 +186,3 @@ class RunsTest(unittest.TestCase):
         # Graphs turn a division by a constant into a product.
         is_power = math.frexp(multiplier)[0] == 0.5
         self.check(mode, 2.0**10, period, multiplier, steps, 0 if is_power or mode == "eager" else 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

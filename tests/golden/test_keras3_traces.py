@@ -6,13 +6,12 @@ Where mpls does something else on purpose, a row of a table says what and why.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import pathlib
 import tempfile
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -38,7 +37,9 @@ from .keras_replay import (
     spread_of,
 )
 from .test_keras_facts import FACTS as FACTS_OF_OLDER_CODE
-from .test_keras_facts import attempt, describe, mismatches, same_record
+from .test_keras_facts import SGD, attempt, describe, getattr_missing, listed, make, mismatches, same_record, setattrs
+from .test_keras_fit import assert_as_recorded
+from .test_keras_fit import fit as train
 
 RECORDED = replay.load("C_keras3")
 SPECS = {name: replay.load(name) for name in ("C_keras_lso", "C_fit", "C_keras_facts")}
@@ -212,94 +213,30 @@ class RecordedTracesTest(unittest.TestCase):
 # ---------------------------------------------------------------------------------------------------------------- fits
 
 
-class Recorder(keras.callbacks.Callback):
-    """Notes the loss scale, the good steps and the iterations after every batch."""
-
-    def __init__(self, subject: Keras3Subject) -> None:
-        super().__init__()
-        self.subject = subject
-        self.batches: list[Any] = []
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        optimizer = self.model.optimizer
-        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            values = (self.subject.scale_of(optimizer), self.subject.counter_of(optimizer), optimizer.iterations)
-            self.batches.append([np.asarray(value) for value in values])
-
-
-@contextlib.contextmanager
-def global_policy(name: str) -> Iterator[None]:
-    before = keras.mixed_precision.dtype_policy()
-    keras.mixed_precision.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_dtype_policy(before)
-
-
-def build_model(spec: dict[str, Any]) -> Any:
-    hidden = inputs = keras.layers.Input((len(spec["x"][0]),))
-    *_, (_, last_activation, _) = spec["layers"]
-    for index, (units, activation, extra) in enumerate(spec["layers"]):
-        is_last = index == len(spec["layers"]) - 1
-        regularizer = keras.regularizers.L2(extra["l2"]) if "l2" in extra else None
-        dense = keras.layers.Dense(units, None if is_last else activation, kernel_regularizer=regularizer)
-        hidden = dense(hidden)
-        if spec.get("activity") and index == 0:
-            hidden = keras.layers.ActivityRegularization(l2=spec["activity"])(hidden)
-    model = keras.Model(inputs, keras.layers.Activation(last_activation or "linear", dtype="float32")(hidden))
-    model.set_weights(arrays(spec["w"]))
-    return model
-
-
-def arrays(nested: Any) -> list[np.ndarray]:
-    return [np.array(value, np.float32) for value in replay.numbers(nested)]
-
-
 def fit(case_id: str, subject: Keras3Subject | None) -> tuple[dict[str, Any], Any]:
     """Train as a case says; without a subject, with the optimizer as it is and no loss scale."""
     spec = SPECS["C_fit"][case_id]["spec"]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(global_policy(spec.get("policy", "mixed_float16")))
-        if spec.get("strategy"):
-            stack.enter_context(replay.two_replicas().scope())
-        model = build_model(spec)
+
+    def make_optimizer() -> Any:
         optimizer = getattr(keras.optimizers, spec["opt"][0])(**spec["opt"][1])
         if subject is not None and "auto" not in spec["loss_scale"]:
-            optimizer = subject.wrap(optimizer, spec["loss_scale"])
-        elif subject in OURS:
-            optimizer = mpls.keras.LossScaleOptimizer(optimizer)
-        settings = {"jit_compile": spec["jit"]} if "jit" in spec else {}
-        metrics = spec.get("metrics", [])
-        model.compile(optimizer, spec["loss"], metrics=metrics, run_eagerly=spec.get("eager", False), **settings)
-    recorder = Recorder(subject or NATIVE)
-    weights = spec.get("class_weight")
-    history = model.fit(
-        *arrays([spec["x"], spec["y"]]),
-        batch_size=spec["batch"],
-        epochs=spec["epochs"],
-        shuffle=False,
-        verbose=0,
-        callbacks=[recorder],
-        class_weight=None if weights is None else {int(label): weight for label, weight in weights.items()},
-        sample_weight=None if "sample_weight" not in spec else np.array(spec["sample_weight"], np.float32),
-    )
-    return {"history": history.history, "batches": recorder.batches, "weights": model.get_weights()}, model
+            return subject.wrap(optimizer, spec["loss_scale"])
+        return mpls.keras.LossScaleOptimizer(optimizer) if subject in OURS else optimizer
+
+    def read(optimizer: Any) -> list[Any] | None:
+        if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            return None
+        held = subject or NATIVE
+        values = (held.scale_of(optimizer), held.counter_of(optimizer), optimizer.iterations)
+        return [np.asarray(value) for value in values]
+
+    return train(keras, spec, make_optimizer, read)
 
 
 def check_fit(result: dict[str, Any], expected: dict[str, Any]) -> None:
     replay.assert_exact(result["batches"], expected["batches"], "batches")
     assert set(result["history"]) == set(expected["history"])
-    for name, values in expected["history"].items():
-        assert_near(result["history"][name], values, name)
-    for index, (weight, want) in enumerate(zip(result["weights"], expected["weights"], strict=True)):
-        assert_near(weight, want, f"weight {index}")
-
-
-def assert_near(actual: Any, expected: Any, what: str) -> None:
-    # float16 matrix products may be summed in another order.
-    expected = np.array(replay.numbers(expected), np.float32)
-    np.testing.assert_allclose(np.array(actual, np.float32), expected, rtol=5e-3, atol=1e-3, err_msg=what)
+    assert_as_recorded(result, expected)
 
 
 FITS = [(case_id,) for case_id in RECORDED if case_id in SPECS["C_fit"]]
@@ -359,15 +296,6 @@ class RecordedFitsTest(unittest.TestCase):
 
 # --------------------------------------------------------------------------------------------------------------- facts
 
-SGD = ["SGD", {"learning_rate": 0.5}]
-
-
-def make(subject: Keras3Subject, args: Args, loss_scale: Any = None) -> tuple[Any, Any]:
-    """Return an inner optimizer and its wrapper, as the arguments of a fact name them."""
-    inner = subject.inner(*args.get("opt", SGD))
-    default = args.get("loss_scale", {"initial": 8, "growth": 2})
-    return inner, subject.wrap(inner, loss_scale or default)
-
 
 def state_of(subject: Keras3Subject, optimizer: Any) -> list[Any]:
     """Return the scale, and the good steps where there has been one: Keras' wrapper has no variables before it."""
@@ -403,29 +331,6 @@ def attrs(subject: Keras3Subject, args: Args) -> Any:
         return {"py": "NoneType", "v": None} if value is None else describe(value)
 
     return {name: attempt(functools.partial(read, name)) for name in args["names"]}
-
-
-def setattrs(subject: Keras3Subject, args: Args) -> Any:
-    inner, optimizer = make(subject, args)
-
-    def write(name: str, value: Any) -> list[Any]:
-        setattr(optimizer, name, value)
-        return [attempt(lambda holder=holder: describe(getattr(holder, name))) for holder in (optimizer, inner)]
-
-    result = {f"{name}={value!r}": attempt(functools.partial(write, name, value)) for name, value in args["set"]}
-    shown = {name for name, _ in args["set"]} | {"learning_rate"}
-    result["inner_config"] = {name: value for name, value in inner.get_config().items() if name in shown}
-    return result
-
-
-def listed(subject: Keras3Subject, args: Args) -> Any:
-    _, optimizer = make(subject, args)
-    return {name: [name in dir(optimizer), hasattr(optimizer, name)] for name in args["names"]}
-
-
-def getattr_missing(subject: Keras3Subject, args: Args) -> Any:
-    _, optimizer = make(subject, args)
-    return {name: attempt(lambda name=name: repr(getattr(optimizer, name))) for name in args["names"]}
 
 
 def schedule(subject: Keras3Subject, args: Args) -> Any:

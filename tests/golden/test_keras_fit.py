@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,55 +22,44 @@ from .keras_replay import DIFFERENCES, NATIVE, OURS, Difference, Subject, at, re
 CASES = replay.load("C_fit")
 HERE = {difference.case: difference for difference in DIFFERENCES if difference.case in CASES}
 
-# float16 matrix products may be summed in another order.
-RTOL, ATOL = 5e-3, 1e-3
 
+def recorder(framework: Any, read: Callable[[Any], list[Any] | None]) -> Any:
+    """Return a callback that notes what a function reads of the optimizer after every batch, unless that is None."""
 
-class Recorder(tf_keras.callbacks.Callback):
-    """Notes the loss scale, the good steps and the iterations after every batch."""
+    class Recorder(framework.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.batches: list[Any] = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[Any] = []
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            values = read(self.model.optimizer)
+            self.batches += [] if values is None else [values]
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        optimizer = self.model.optimizer
-        if not isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
-            return
-        counter = optimizer.dynamic_counter
-        self.batches.append(
-            [
-                optimizer.loss_scale.numpy(),
-                None if counter is None else counter.numpy(),
-                optimizer.iterations.numpy(),
-            ]
-        )
+    return Recorder()
 
 
 @contextlib.contextmanager
-def global_policy(name: str) -> Iterator[None]:
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(name)
+def global_policy(framework: Any, name: str) -> Iterator[None]:
+    before = framework.mixed_precision.global_policy()
+    framework.mixed_precision.set_global_policy(name)
     try:
         yield
     finally:
-        tf_keras.mixed_precision.set_global_policy(before)
+        framework.mixed_precision.set_global_policy(before)
 
 
-def build_model(spec: dict[str, Any]) -> Any:
-    layers = tf_keras.layers
+def build_model(framework: Any, spec: dict[str, Any]) -> Any:
+    layers = framework.layers
     hidden = inputs = layers.Input((len(spec["x"][0]),))
     *_, (_, last_activation, _) = spec["layers"]
     for index, (units, activation, extra) in enumerate(spec["layers"]):
         is_last = index == len(spec["layers"]) - 1
-        regularizer = tf_keras.regularizers.l2(extra["l2"]) if "l2" in extra else None
-        hidden = layers.Dense(units, None if is_last else activation, kernel_regularizer=regularizer, name=f"d{index}")(
-            hidden
-        )
+        regularizer = framework.regularizers.L2(extra["l2"]) if "l2" in extra else None
+        dense = layers.Dense(units, None if is_last else activation, kernel_regularizer=regularizer, name=f"d{index}")
+        hidden = dense(hidden)
         if spec.get("activity") and index == 0:
             hidden = layers.ActivityRegularization(l2=spec["activity"])(hidden)
-    outputs = layers.Activation(last_activation or "linear", dtype="float32")(hidden)
-    model = tf_keras.Model(inputs, outputs)
+    model = framework.Model(inputs, layers.Activation(last_activation or "linear", dtype="float32")(hidden))
     if "add_loss" in spec:
         kernel = model.get_layer("d0").kernel
         model.add_loss(lambda: spec["add_loss"] * tf.reduce_sum(tf.cast(kernel, tf.float32) ** 2))
@@ -94,21 +83,19 @@ def wrapped(subject: Subject, spec: dict[str, Any]) -> Any:
     return subject.wrap(inner, loss_scale)
 
 
-def fit(spec: dict[str, Any], make_optimizer: Any) -> tuple[dict[str, Any], Any]:
+def fit(
+    framework: Any, spec: dict[str, Any], make_optimizer: Callable[[], Any], read: Callable[[Any], list[Any] | None]
+) -> tuple[dict[str, Any], Any]:
     """Train as the case says; return what it recorded, and the model."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(global_policy(spec.get("policy", "mixed_float16")))
+        stack.enter_context(global_policy(framework, spec.get("policy", "mixed_float16")))
         if spec.get("strategy"):
             stack.enter_context(replay.two_replicas().scope())
-        model = build_model(spec)
-        model.compile(
-            make_optimizer(),
-            spec["loss"],
-            metrics=spec.get("metrics", []),
-            jit_compile=spec.get("jit"),
-            run_eagerly=spec.get("eager"),
-        )
-    recorder = Recorder()
+        model = build_model(framework, spec)
+        settings = {"jit_compile": spec["jit"]} if "jit" in spec else {}
+        metrics = spec.get("metrics", [])
+        model.compile(make_optimizer(), spec["loss"], metrics=metrics, run_eagerly=spec.get("eager", False), **settings)
+    callback = recorder(framework, read)
     weights = spec.get("class_weight")
     history = model.fit(
         *arrays([spec["x"], spec["y"]]),
@@ -116,33 +103,45 @@ def fit(spec: dict[str, Any], make_optimizer: Any) -> tuple[dict[str, Any], Any]
         epochs=spec["epochs"],
         shuffle=False,
         verbose=0,
-        callbacks=[recorder],
+        callbacks=[callback],
         class_weight=None if weights is None else {int(label): weight for label, weight in weights.items()},
         sample_weight=None if "sample_weight" not in spec else np.array(spec["sample_weight"], np.float32),
     )
-    result = {"history": history.history, "batches": recorder.batches, "weights": model.get_weights()}
-    return result, model
+    return {"history": history.history, "batches": callback.batches, "weights": model.get_weights()}, model
+
+
+def state_of(optimizer: Any) -> list[Any] | None:
+    """Return the loss scale, the good steps and the iterations of a wrapper."""
+    if not isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
+        return None
+    counter = optimizer.dynamic_counter
+    return [optimizer.loss_scale.numpy(), None if counter is None else counter.numpy(), optimizer.iterations.numpy()]
+
+
+def assert_as_recorded(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, values in expected["history"].items():
+        assert_near(result["history"][name], values, name)
+    for index, (weight, want) in enumerate(zip(result["weights"], expected["weights"], strict=True)):
+        assert_near(weight, want, f"weight {index}")
 
 
 def assert_near(actual: Any, expected: Any, what: str) -> None:
+    # float16 matrix products may be summed in another order.
     expected = np.array(replay.numbers(expected), np.float32)
-    np.testing.assert_allclose(np.array(actual, np.float32), expected, rtol=RTOL, atol=ATOL, err_msg=what)
+    np.testing.assert_allclose(np.array(actual, np.float32), expected, rtol=5e-3, atol=1e-3, err_msg=what)
 
 
 def check_fit(case_id: str, subject: Subject) -> Any:
     case = CASES[case_id]
     expected = recorded_as(case, subject.release)
-    result, model = fit(case["spec"], functools.partial(wrapped, subject, case["spec"]))
+    result, model = fit(tf_keras, case["spec"], functools.partial(wrapped, subject, case["spec"]), state_of)
     replay.assert_exact(result["batches"], expected["batches"], "batches")
     assert set(result["history"]) == set(expected["history"])
     difference = HERE.get(case_id) if subject in OURS else None
     if difference is not None:
         assert_differs(difference, case["spec"], expected, result)
-        return model
-    for name, values in expected["history"].items():
-        assert_near(result["history"][name], values, name)
-    for index, (weight, want) in enumerate(zip(result["weights"], expected["weights"], strict=True)):
-        assert_near(weight, want, f"weight {index}")
+    else:
+        assert_as_recorded(result, expected)
     return model
 
 
@@ -150,7 +149,7 @@ def check_fit(case_id: str, subject: Subject) -> Any:
 def control_of(case_id: str) -> Any:
     """Train a case with a bare legacy optimizer."""
     spec = CASES[case_id]["spec"]
-    return fit(spec, lambda: NATIVE[0].inner(*spec["opt"]))
+    return fit(tf_keras, spec, lambda: NATIVE[0].inner(*spec["opt"]), state_of)
 
 
 def assert_differs(difference: Difference, spec: Any, expected: Any, result: Any) -> None:

@@ -232,7 +232,3 @@ class FitTest(unittest.TestCase):
             model.fit(inputs, np.ones([6, 1], "float32"), batch_size=2, shuffle=False, verbose=0)
         np.testing.assert_array_equal(model.get_weights()[0].ravel(), [0.0, 0.0])
         self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
-
-
-if __name__ == "__main__":
-    unittest.main()

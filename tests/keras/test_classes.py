@@ -334,7 +334,3 @@ class MembersTest(unittest.TestCase):
             self.assertEqual((name, name in dir(optimizer)), (name, has or name == "applied_steps"))
         self.assertEqual(hasattr(optimizer, "get_slot"), family == "legacy")
         self.assertEqual(hasattr(optimizer, "scale_loss"), family == "keras3")
-
-
-if __name__ == "__main__":
-    unittest.main()

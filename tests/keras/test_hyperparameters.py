@@ -314,7 +314,3 @@ class SubclassTest(unittest.TestCase):
         self.assertEqual((len(messages), float(inner.beta_1)), (0, 0.25) if has else (1, 0.75))
         optimizer.lr = 0.25
         self.assertEqual((float(inner.learning_rate), float(optimizer.learning_rate)), (0.25, 0.25))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -85,7 +85,3 @@ def _new(cls: Any, base: str) -> Any:
     if base != "Optimizer":
         return cls()
     return cls(learning_rate=0.5) if issubclass(cls, keras.Optimizer) else cls("sign")
-
-
-if __name__ == "__main__":
-    unittest.main()

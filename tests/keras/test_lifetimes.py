@@ -163,7 +163,3 @@ class UnfinishedStepsTest(unittest.TestCase):
         gc.collect()
         # Those of this thread.
         self.assertEqual(len(opt._calls._places), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -156,7 +156,3 @@ class OneOpeningTest(unittest.TestCase):
             for key, value in members.items():
                 archive.writestr(key, value)
         self.assertEqual(state_of_model(mpls.keras.load_model(path)), expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -221,7 +221,3 @@ class LossScaleTest(unittest.TestCase):
             with self.assertRaisesRegex(GraphStateError, r"Take loss_scale\.state_dict\(session\)"):
                 WAYS[way](scale)
             self.assertEqual(WAYS[way](mpls.v1.FixedLossScale(8)).get_config(), {"loss_scale_value": 8.0})
-
-
-if __name__ == "__main__":
-    unittest.main()

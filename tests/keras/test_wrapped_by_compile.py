@@ -148,7 +148,3 @@ class WrappedByCompileTest(unittest.TestCase):
             train(each, 2.0)
         if not said:
             self.assertEqual(state_of(loaded)[:3], state_of(model)[:3])
-
-
-if __name__ == "__main__":
-    unittest.main()

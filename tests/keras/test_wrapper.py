@@ -18,6 +18,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsError
+from mpls.upstream.keras_packages import native_tf_keras_wrapper
 
 LEGACY: Any = tf_keras.optimizers.legacy
 NEW: Any = tf_keras.optimizers
@@ -25,8 +26,8 @@ FAMILIES = [("legacy", LEGACY), ("new", NEW)]
 Ours: Any = mpls.keras.LossScaleOptimizer
 Experimental: Any = mpls.experimental.LossScaleOptimizer
 Native: Any = tf_keras.mixed_precision.LossScaleOptimizer
-NativeLegacy: Any = type(Native(LEGACY.SGD()))
-NativeNew: Any = type(Native(NEW.SGD()))
+NativeLegacy: Any = native_tf_keras_wrapper(over_new=False)
+NativeNew: Any = native_tf_keras_wrapper(over_new=True)
 INF, NAN = float("inf"), float("nan")
 
 

@@ -551,7 +551,3 @@ def _long_machine(family: str) -> Any:
 
 
 TestLongV1, TestLongLegacy, TestLongNew, TestLongKeras3 = map(_long_machine, ("v1", "legacy", "new", "keras3"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -475,7 +475,3 @@ class ReplacedTest(unittest.TestCase):
                 v1.train.Saver().restore(training.session, path)
             self.assertEqual(len(caught.warnings), 1)
             self.assertEqual(training.opt.state_dict(training.session)["max_scale"], 64.0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -289,7 +289,3 @@ class SeveralTest(unittest.TestCase):
             warnings.simplefilter("error", MplsWarning)
             model.fit(np.array([[1.0], [INF]], "float32"), np.ones([2, 1]), batch_size=1, shuffle=False, verbose=0)
         self.assertEqual([int(again.applied_steps), int(again.skipped_steps)], [1, 1])
-
-
-if __name__ == "__main__":
-    unittest.main()

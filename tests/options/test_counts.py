@@ -301,7 +301,3 @@ class RefusedTest(unittest.TestCase):
         self.assertEqual(
             mpls.keras.LossScaleOptimizer(sgd(), skip_nonfinite=True).get_config().keys() & {"skip_nonfinite"}, set()
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -379,7 +379,3 @@ def _needed_by(op: Any) -> list[Any]:
             found[each.name] = each
             waiting += [*each.control_inputs, *(tensor.op for tensor in each.inputs)]
     return list(found.values())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -385,7 +385,3 @@ BAD = [
     ("default_said", {"settings": {"skip_nonfinite": False}, "state": {}}),
     ("bounds_in_state", {"settings": {"adjustable": True, "min_scale": 2.0}, "state": {"max_scale": 1.0}}),
 ]
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -689,10 +689,6 @@ class OverflowsTest(unittest.TestCase):
         self.assertGreater(skipped_tracked, skipped)
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 class FloorTest(unittest.TestCase):
     """In eager mode, a scale that can no longer help is named once, without any option."""
 

@@ -171,7 +171,3 @@ class RefusedTest(unittest.TestCase):
     def test_bounds_that_exclude_each_other(self) -> None:
         with self.assertRaisesRegex(ValueError, "max_scale must be at least min_scale"):
             FAMILIES["new"]("auto", 2, min_scale=8, max_scale=4)
-
-
-if __name__ == "__main__":
-    unittest.main()

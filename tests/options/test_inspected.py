@@ -346,7 +346,3 @@ class ConvertTest(FolderTest):
             mpls.convert_state(source, target, [weight])
         self.assertEqual(target.state_dict()["bad_steps"], 1)
         self.assertEqual([int(target.applied_steps), int(target.skipped_steps)], [1, 1])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -278,7 +278,3 @@ class JaxTest(unittest.TestCase):
             env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

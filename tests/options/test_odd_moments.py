@@ -194,17 +194,13 @@ class NumbersTest(unittest.TestCase):
             opt.load_state_dict({**before, name: value})
         self.assertEqual(opt.state_dict(), before)
 
-    @parameterized.expand([("array", np.array(["raise", "warn"])), ("tensor", tf.constant("raise")), ("none", None)])
-    def test_ways_to_give_up(self, name: str, value: Any) -> None:
-        with self.assertRaisesRegex(ValueError, "on_give_up must be"):
-            sgd_of("dynamic", on_give_up=value)
+    def test_ways_to_give_up(self) -> None:
+        for value in (np.array(["raise", "warn"]), tf.constant("raise"), None):
+            with self.assertRaisesRegex(ValueError, "on_give_up must be"):
+                sgd_of("dynamic", on_give_up=value)
 
     def test_bools_of_numpy_are_no_counts(self) -> None:
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips must be"):
             sgd_of("dynamic", max_consecutive_skips=np.True_)
         with self.assertRaisesRegex(ValueError, "hysteresis must be"):
             mpls.v1.DynamicLossScale(hysteresis=np.True_)  # type: ignore[arg-type]
-
-
-if __name__ == "__main__":
-    unittest.main()
