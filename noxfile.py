@@ -73,6 +73,13 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def mutate(session: nox.Session) -> None:
+    """Change the named modules in one place at a time, and say which changes no test finds; see scripts/mutate.py."""
+    session.install(".[test]", "coverage>=7.6", "mutmut~=3.8")
+    session.run("python", "scripts/mutate.py", *session.posargs)
+
+
+@nox.session
 def benchmark(session: nox.Session) -> None:
     """Measure what loss scaling costs; arguments after `--` go to the benchmark."""
     session.install(".[benchmark]")
