@@ -71,13 +71,13 @@ class Installation:
     """The result of `mpls.install`; as a context manager, it undoes the installation at the end of the block.
 
     Attributes:
-        as_of: the release that wrappers behave as, `"2.2"`; None for the default.
+        as_of: the release whose behaviour wrappers have, such as `"2.2"`; None for the default.
         contrib: whether `tf.contrib.mixed_precision` is back.
-        replace_existing: whether names that still work are replaced by the objects of mpls too.
-        v1: whether `import tensorflow` gives `tensorflow.compat.v1` in the user's own code.
-        keras: the generation of Keras that `tf.keras` is, 2 or 3; None if mpls does not choose it.
-        legacy_optimizers: whether `tf.keras.optimizers` has the classes of TF 2.10 in the user's own code.
-        names: the historical paths that have been put back, `"tf.keras.mixed_precision.experimental.Policy"` and so on.
+        replace_existing: whether objects of mpls also replace names that still work.
+        v1: whether `import tensorflow` in your own code imports `tensorflow.compat.v1`.
+        keras: the generation of Keras that `tf.keras` means, 2 or 3; None if mpls does not choose it.
+        legacy_optimizers: whether `tf.keras.optimizers` in your own code has the classes of TF 2.10.
+        names: the names that are back, such as `"tf.keras.mixed_precision.experimental.Policy"`.
     """
 
     as_of: str | None
@@ -92,7 +92,7 @@ class Installation:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of `install` that make an equal installation."""
+        """The arguments of `install` that create an equal installation."""
         arguments = ("as_of", "contrib", "replace_existing", "v1", "keras", "legacy_optimizers")
         return {name: getattr(self, name) for name in arguments}
 

@@ -99,12 +99,12 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Returns:
-            `{'dynamic': False, 'scale': float}` for a fixed scale; `{'dynamic': True, 'scale': float, 'good_steps':
-            int, 'bad_steps': int}` with the settings `'initial_scale'`, `'growth_steps'`, `'multiplier'`,
-            `'shrink_steps'` and `'shrink_ratio'` for one that adapts. Floats are exact.
+            For a fixed scale `{'dynamic': False, 'scale': float}`. For a dynamic scale `{'dynamic': True, 'scale':
+            float, 'good_steps': int, 'bad_steps': int}` and the settings `'initial_scale'`, `'growth_steps'`,
+            `'multiplier'`, `'shrink_steps'` and `'shrink_ratio'`. Floats are exact.
 
         Raises:
-            NotImplementedError: the manager is of a user's class that does not override it.
+            NotImplementedError: the manager is of your own class, which does not override the method.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
 
         Examples:
@@ -121,19 +121,19 @@ class LossScaleManager(metaclass=abc.ABCMeta):
             return self._read_state_dict(session)
 
     def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Restore what `state_dict` returned; the whole dict is checked before any variable is set.
+        """Set the state to a dict from `state_dict`; if any part of the dict is wrong, nothing changes.
 
-        Settings in the dict must equal those of this manager, except for `'initial_scale'`; they may be left out.
+        If the dict has settings, they must be equal to those of this manager, except for `'initial_scale'`.
 
         Args:
-            state: what `state_dict` of the same kind of manager returned; it is not changed.
+            state: a dict from `state_dict` of the same kind of manager.
             session: in a v1 graph, the session that has the variables; by default the default one.
 
         Raises:
-            ValueError: it has other keys or settings, belongs to another kind of manager, or holds invalid numbers; or
-                the call is made in a replica context.
-            TypeError: it is not a dict.
-            NotImplementedError: the manager is of a user's class that does not override it.
+            ValueError: the dict has wrong keys, other settings or invalid numbers, or belongs to another kind of
+                manager; or the call is made in a replica context.
+            TypeError: `state` is not a dict.
+            NotImplementedError: the manager is of your own class, which does not override the method.
             RuntimeError: there is no session, or the call is made inside of a `tf.function`.
         """
         with in_graph_of(session):

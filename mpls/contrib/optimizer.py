@@ -161,16 +161,17 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         """Compute the gradients of the scaled loss, and unscale them.
 
         Args:
-            loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
-                it must be a callable.
-            var_list: a variable, or a list or nest of them, to differentiate by.
+            loss: scalar tensor of any float dtype, or a function without arguments that returns one. In eager mode, it
+                must be a function.
+            var_list: a variable, or a list or nest of variables.
             gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
             aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
             colocate_gradients_with_ops: whether to place gradients where the ops are.
-            grad_loss: tensor of the loss's shape, the gradient that arrives at the loss.
+            grad_loss: the gradient of the loss, a tensor with the shape of the loss; by default ones.
 
         Returns:
-            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+            Pairs of gradient and variable. A gradient is a tensor in the dtype of the variable, a `tf.IndexedSlices`,
+            or None.
         """
         pairs: list[tuple[Any, Any]] = self._scaled.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -188,7 +189,7 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         """Apply the gradients if they are finite, and let the manager update the scale.
 
         Args:
-            grads_and_vars: pairs of unscaled gradient, None included, and variable.
+            grads_and_vars: pairs of unscaled gradient and variable.
             global_step: variable that an applied step increments.
             name: name of the returned op.
 
@@ -210,7 +211,7 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
             What the manager's `state_dict` returns, and the counters of steps if there are any.
 
         Raises:
-            NotImplementedError: the manager is of a user's class that does not define `state_dict`.
+            NotImplementedError: the manager is of your own class, which does not define `state_dict`.
         """
         with in_graph_of(session):
             state = dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
@@ -226,7 +227,7 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         Raises:
             ValueError: it is not the state of such a manager.
             TypeError: it is not a dict.
-            NotImplementedError: the manager is of a user's class that does not define `load_state_dict`.
+            NotImplementedError: the manager is of your own class, which does not define `load_state_dict`.
         """
         with in_graph_of(session):
             load_with_counts(state, self._record, session, _of_manager(self._loss_scale_manager, "load_state_dict"))

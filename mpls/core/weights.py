@@ -87,7 +87,7 @@ class Weights:
             raise GraphStateError(
                 "LossScale: what is copied or pickled must have no variables of a v1 graph, whose values are in "
                 f"sessions; got {sorted(self.here())} (list). Take loss_scale.state_dict(session). "
-                "See mpls docs files-of-ones-own"
+                "See mpls docs state-in-a-dict"
             )
         return {"_eager": self._eager}
 

@@ -249,19 +249,13 @@ class FamilyMembers(Counted, Restorable):
     # Users' subclasses define it with the arguments of their family.
     @_by_family
     def apply_gradients(self, grads_and_vars: _Pairs, *args: Any, **kwargs: Any) -> Any:
-        """Update the loss scale, and apply the gradients or skip the step.
+        """Update the loss scale, and apply the gradients or skip the step; in a v1 graph, return the op of the step.
 
-        In a v1 graph it returns the op of the step.
-
-        Args:
-            grads_and_vars: pairs of gradient and variable. Over Keras 3, the gradients are unscaled here, unless they
-                come from `get_unscaled_gradients`.
-            *args: `name` over legacy optimizers; `skip_gradients_aggregation` over others.
-            **kwargs: the same by name, and `experimental_aggregate_gradients` over legacy optimizers.
-
-        Raises:
-            ValueError: no variable has a gradient, or the strategy or context does not work; nothing has changed then.
-            RuntimeError: the step scales or unscales twice; or in a v1 graph, the optimizer is not a legacy one.
+        `grads_and_vars` are pairs of gradient and variable. Over Keras 3, the gradients are unscaled here, unless they
+        come from `get_unscaled_gradients`. In `args` and `kwargs`, legacy optimizers take `name` and
+        `experimental_aggregate_gradients`; the others take `skip_gradients_aggregation`. If no variable has a gradient,
+        or the strategy does not work, this is a `ValueError`, and nothing has changed. If the step scales or unscales
+        twice, it is a `RuntimeError`.
         """
         raise NotImplementedError
 

@@ -185,7 +185,7 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
         raise NotPicklableError(
             "LossScaleOptimizer: an optimizer that is pickled must be one of Keras 3; got one of tf_keras, which "
             "cannot be pickled by itself either. Pickle the model, or opt.get_config() and opt.state_dict(). "
-            "See mpls docs files-of-ones-own"
+            "See mpls docs state-in-a-dict"
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

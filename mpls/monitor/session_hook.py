@@ -109,10 +109,10 @@ class LossScaleHook(KeepsHistory, _Base):
         """Return the loss to fetch in a run before a reading; the session calls it.
 
         Args:
-            run_context: what has the session.
+            run_context: an object with the session.
 
         Returns:
-            What to fetch, or None.
+            The tensors to fetch, or None.
         """
         if self._loss is None or (self._runs + 1) % self._every:
             return None
@@ -122,15 +122,15 @@ class LossScaleHook(KeepsHistory, _Base):
         """Read the values after every `every` runs; the session calls it.
 
         Args:
-            run_context: what has the session.
-            run_values: what the run returned for this hook: the loss, if it was asked for.
+            run_context: an object with the session.
+            run_values: an object with the fetched loss, if there is one.
         """
         self._runs += 1
         if self._runs % self._every == 0:
             self._note(run_context.session, run_values.results)
 
     def end(self, session: Any) -> None:
-        """Read the values after the last run, if that has not been done; the session calls it.
+        """Read the values after the last run; the session calls it.
 
         Args:
             session: the session.

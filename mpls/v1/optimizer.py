@@ -233,26 +233,26 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
     ) -> list[tuple[Any, Any]]:
         """Compute the gradients of the scaled loss, and unscale them.
 
-        The scale is read once, so that what multiplies the loss is what divides the gradients, also where another
-        worker changes it in between. A fixed scale that a float16 loss cannot hold is lowered to the largest power
-        of two that it can.
+        The scale is read once. So the gradients are divided by the same scale, even if another worker changes it in
+        between. If a fixed scale is infinite in the dtype of the loss, the largest power of two in this dtype is used.
 
         Args:
-            loss: scalar tensor of any float dtype, or a callable that takes nothing and returns one; in eager mode
-                it must be a callable.
-            var_list: a variable, or a list or nest of them, to differentiate by; by default the trainable ones of the
-                graph, or those that the callable reads.
+            loss: scalar tensor of any float dtype, or a function without arguments that returns one. In eager mode, it
+                must be a function.
+            var_list: a variable, or a list or nest of variables; by default the trainable variables of the graph, or
+                those that the function reads.
             gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
             aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
             colocate_gradients_with_ops: whether to place gradients where the ops are.
-            grad_loss: tensor of the loss's shape, the gradient that arrives at the loss.
+            grad_loss: the gradient of the loss, a tensor with the shape of the loss; by default ones.
 
         Returns:
-            Pairs of gradient, in the dtype of its variable, `tf.IndexedSlices` or None, and variable.
+            Pairs of gradient and variable. A gradient is a tensor in the dtype of the variable, a `tf.IndexedSlices`,
+            or None.
 
         Raises:
             RuntimeError: `loss` is a tensor in eager mode.
-            ValueError: `gate_gradients` is none of the constants, or there are no variables.
+            ValueError: `gate_gradients` is not one of the constants, or there are no variables.
         """
         self._calls.note(_COMPUTE)
         scaling = LossScaling(self._loss_scale) if self.enabled else None
@@ -273,20 +273,19 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
-        """Update the loss scale, and apply the gradients if they are finite; a scale that never skips always applies.
+        """Update the loss scale, and apply the gradients or skip the step.
 
         Args:
-            grads_and_vars: pairs of unscaled gradient, None included, and variable, as `compute_gradients`
-                returns them.
-            global_step: variable that an applied step increments; a skipped step leaves it alone.
-            name: name of the returned op; by default that of the wrapped optimizer.
+            grads_and_vars: pairs of unscaled gradient and variable from `compute_gradients`.
+            global_step: a variable that an applied step increments.
+            name: name of the returned op; by default the name of the wrapped optimizer.
 
         Returns:
-            In a graph, the op that does it, which is also the one in `GraphKeys.TRAIN_OP`; in eager mode None.
+            In a graph, the op of the step, which is also in `GraphKeys.TRAIN_OP`; in eager mode None.
 
         Raises:
-            ValueError: there is no pair or no gradient, and then nothing has changed.
-            RuntimeError: the call is made in a cross-replica context; the error is a ValueError too.
+            ValueError: there is no pair or no gradient; nothing has changed then.
+            RuntimeError: the call is made in a cross-replica context; the error is also a ValueError.
         """
         if tf.distribute.in_cross_replica_context():
             raise ReplicaContextError(

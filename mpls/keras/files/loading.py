@@ -79,8 +79,8 @@ def load_model(
         path: the file, or the folder of a SavedModel: a string or path object.
         custom_objects: your own classes and functions, by name.
         compile: whether to compile the model, if it was compiled. With False, the optimizer is not read.
-        safe_mode: whether to refuse a file that names an unknown class, function or graph op. You make your own ones
-            known by `custom_objects`, or if you register them. See `mpls docs security`.
+        safe_mode: whether to refuse a file that names an unknown class, function or graph op. Pass your own classes and
+            functions in `custom_objects`, or register them. See `mpls docs security`.
         keras: the Keras that loads the file: `'tf_keras'`, `'keras'`, or the module; by default the Keras that wrote
             it.
         **kwargs: other arguments of Keras' own loader, such as `options` for a SavedModel.
