@@ -137,7 +137,7 @@ class RunTest(unittest.TestCase):
         for on, names in (
             ("--v1", ["call_with_arguments", "typo"]),
             ("--as-of 2.2", ["other_key_of_config"]),
-            ("--keras 2 --legacy-optimizers", ["typo_of_optimizer", "of_no_wrapper", "lr_and_typo"]),
+            ("--keras 2 --legacy-optimizers", ["typo_of_optimizer", "of_no_wrapper"]),
         ):
             self.assert_hints({name: CASES[name] for name in names}, *on.split())
         self.assert_hints({"estimator": CASES["estimator"]}, "--v1")

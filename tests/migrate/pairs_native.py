@@ -27,22 +27,9 @@ PAIRS = {
         f"opt = {OLD}.LossScaleOptimizer(optimizer=opt, loss_scale='dynamic')\nprint(opt.loss_scale())\n",
         f"opt = {NEW}.LossScaleOptimizer(inner_optimizer=opt, dynamic=True)\nprint(opt.loss_scale)\n",
     ),
-    "a scale that is only known when it runs": becomes_native(
-        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, scale)\n",
-        f"{TF_AND_EXPERIMENTAL}opt = mpls.experimental.LossScaleOptimizer(opt, scale)\n",
-    ),
     "another multiplier": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale(multiplier=4))\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, growth_factor=4, backoff_factor=1 / 4)\n",
-    ),
-    "a namespace in a variable": native(
-        f"mp = {OLD}\nopt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
-        f"mp = {NEW}\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
-    ),
-    "a namespace of tf.compat in a variable": becomes_native(
-        f"import tensorflow.compat.v2 as tf\nmp = {OLD}\nopt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
-        "import tensorflow.compat.v2 as tf\nimport mpls.experimental\nimport mpls.keras\nmp = mpls.experimental\n"
-        "opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n",
     ),
     "a namespace of tf.compat.v1 in a variable": becomes_native(
         f"import tensorflow.compat.v1 as tf\nmp = {OLD}\nmp.set_policy('float32')\n",
@@ -53,10 +40,6 @@ PAIRS = {
         "from tensorflow.compat.v2.keras.mixed_precision import experimental as mp\n"
         "opt = mp.LossScaleOptimizer(opt, 'dynamic')\n",
         "from tensorflow.keras import mixed_precision as mp\nopt = mp.LossScaleOptimizer(opt, dynamic=True)\n",
-    ),
-    "a hyperparameter of the wrapper": becomes_native(
-        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 8)\nprint(opt.beta_1)\n",
-        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\nprint(opt.beta_1)\n",
     ),
     "a subclass of the public wrapper": becomes_native(
         f"{TF}class Mine({NEW}.LossScaleOptimizer):\n    pass\n",
@@ -69,9 +52,6 @@ PAIRS = {
         as_of="2.4",
         keras=3,
     ),
-    "a policy under which compile makes the wrapper, as of 2.4, with Keras 2": becomes_native(
-        f"{TF}{OLD}.set_policy('mixed_float16')\n", f"{TF}{NEW}.set_global_policy('mixed_float16')\n", as_of="2.4"
-    ),
     "a step with the wrapper that compile makes": becomes_native(
         f"{TF}{OLD}.set_policy('mixed_float16')\nclass M(tf.keras.Model):\n    def train_step(self, data):\n"
         "        self.optimizer.get_scaled_loss(loss(data))\n",
@@ -79,19 +59,10 @@ PAIRS = {
         "    def train_step(self, data):\n        self.optimizer.get_scaled_loss(loss(data))\n",
         keras=3,
     ),
-    "a step with the wrapper that compile makes, with Keras 2": native(
-        f"{OLD}.set_policy('mixed_float16')\nmodel.optimizer.get_scaled_loss(loss)\n",
-        f"{NEW}.set_global_policy('mixed_float16')\nmodel.optimizer.get_scaled_loss(loss)\n",
-    ),
     "as of 2.2": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True, skip_counts_step=False)\n",
         as_of="2.2",
-    ),
-    "as of 2.3": native(
-        f"opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
-        f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=True)\n",
-        as_of="2.3",
     ),
     "a second argument that is passed on": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 8)\nopt.apply_gradients(pairs, 1.0)\n",
@@ -102,36 +73,18 @@ PAIRS = {
         f"opt = {OLD}.LossScaleOptimizer(opt, 8)\nopt.apply_gradients(pairs, 'train')\n",
         f"opt = {NEW}.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\nopt.apply_gradients(pairs, 'train')\n",
     ),
-    "an object of TF 2.3": becomes_native(
-        f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\nprint(opt.get_config())\n",
-        f'{TF_AND_EXPERIMENTAL}mpls.install(as_of="2.3")\n'
-        "opt = mpls.experimental.LossScaleOptimizer(opt, 'dynamic')\nprint(opt.get_config())\n",
-        as_of="2.3",
-    ),
     "a wrapper with Keras 3": becomes_native(
         f"{TF}opt = {OLD}.LossScaleOptimizer(opt, 'dynamic')\n",
         f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n",
-        keras=3,
-    ),
-    "the public wrapper with Keras 3": becomes_native(
-        f"{TF}opt = {NEW}.LossScaleOptimizer(opt)\n",
-        f"{TF_AND_KERAS}opt = mpls.keras.LossScaleOptimizer(opt)\n",
         keras=3,
     ),
     "the public wrapper": native(f"opt = {NEW}.LossScaleOptimizer(opt)\n", f"opt = {NEW}.LossScaleOptimizer(opt)\n"),
     "isinstance": native(
         f"isinstance(opt, {OLD}.LossScaleOptimizer)\n", f"isinstance(opt, {NEW}.LossScaleOptimizer)\n"
     ),
-    "a base class": becomes_native(
-        f"{TF}class Mine({OLD}.LossScaleOptimizer): pass\n",
-        f"{TF_AND_EXPERIMENTAL}class Mine(mpls.experimental.LossScaleOptimizer): pass\n",
-    ),
     "policies": native(
         f"{OLD}.set_policy('mixed_float16')\np = {OLD}.Policy('mixed_float16')\nprint({OLD}.global_policy().name)\n",
         f"{NEW}.set_global_policy('mixed_float16')\np = {NEW}.Policy('mixed_float16')\nprint({NEW}.global_policy().name)\n",
-    ),
-    "policies with Keras 3": native(
-        f"{OLD}.set_policy('mixed_float16')\n", f"{NEW}.set_global_policy('mixed_float16')\n", keras=3
     ),
     "a policy with a loss scale": becomes_native(
         f"{TF}p = {OLD}.Policy('mixed_float16', loss_scale=8)\n{OLD}.set_policy(p)\n",
@@ -141,39 +94,13 @@ PAIRS = {
         f"{TF}p = {OLD}.Policy('mixed_float16')\nprint(p.loss_scale)\n",
         f"{TF_AND_EXPERIMENTAL}p = mpls.experimental.Policy('mixed_float16')\nprint(p.loss_scale)\n",
     ),
-    "get_layer_policy": becomes_native(
-        f"{TF}p = {OLD}.get_layer_policy(layer)\n",
-        f"{TF_AND_EXPERIMENTAL}p = mpls.experimental.get_layer_policy(layer)\n",
-    ),
-    "an imported module": becomes_native(
-        "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n"
-        "opt = prec.LossScaleOptimizer(opt, 'dynamic')\n",
-        "from tensorflow.keras import mixed_precision as prec\nprec.set_global_policy('mixed_float16')\n"
-        "opt = prec.LossScaleOptimizer(opt, dynamic=True)\n",
-    ),
-    "an imported module that has not all": becomes_native(
-        "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n"
-        "opt = prec.LossScaleOptimizer(opt, scale)\n",
-        "from mpls import experimental as prec\nprec.set_policy('mixed_float16')\n"
-        "opt = prec.LossScaleOptimizer(opt, scale)\n",
-    ),
     "an assigned module": native(
         f"mp = {OLD}\nmp.set_policy(mp.Policy('mixed_float16'))\n",
         f"mp = {NEW}\nmp.set_global_policy(mp.Policy('mixed_float16'))\n",
     ),
-    "imported names": becomes_native(
-        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer, set_policy\n"
-        "set_policy('float32')\nopt = LossScaleOptimizer(opt, 8)\n",
-        "from tensorflow.keras.mixed_precision import LossScaleOptimizer, set_global_policy as set_policy\n"
-        "set_policy('float32')\nopt = LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\n",
-    ),
     "a graph": native(
         "opt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale(8))\n",
         f"opt = {GRAPH}.MixedPrecisionLossScaleOptimizer(opt, {GRAPH}.DynamicLossScale(8))\n",
-    ),
-    "a graph of tf of TF 1": becomes_native(
-        "from tensorflow.compat import v1 as tf\nopt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\n",
-        "from tensorflow.compat import v1 as tf\nopt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\n",
     ),
     "the rewrite of an optimizer of TF 1": native(
         "opt = tf.train.AdamOptimizer(0.1)\nopt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)\n",
@@ -182,9 +109,5 @@ PAIRS = {
     "the rewrite of another optimizer": becomes_native(
         f"{TF}opt = tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)\n",
         f"{TF_AND_V1}opt = mpls.v1.enable_mixed_precision_graph_rewrite(opt)\n",
-    ),
-    "contrib": becomes_native(
-        f"{TF}m = tf.contrib.mixed_precision.FixedLossScaleManager(1)\n",
-        f"{TF}import mpls.contrib\nm = mpls.contrib.FixedLossScaleManager(1)\n",
     ),
 }

@@ -36,7 +36,6 @@ NOW = f"opt = {NEW}(optimizer, dynamic=True, skip_counts_step=True)\n"
 PAIRS = {
     "an object in a variable": installs(f"scale = {SCALES}.DynamicLossScale(8)\n{made('scale')}print(scale())\n"),
     "the class of the object": installs(f"{made()}print(type(opt.loss_scale), opt.loss_scale())\n"),
-    "isinstance of the object": installs(f"{made()}isinstance(opt.loss_scale, {SCALES}.DynamicLossScale)\n"),
     "the identity of the object": installs(f"{made('make()')}assert opt.loss_scale is other\n"),
     "attributes of the object": installs(f"{made()}print(opt.loss_scale._num_good_steps)\n"),
     "the config": installs(f"{made()}print(opt.get_config()['loss_scale'])\n"),
@@ -46,7 +45,6 @@ PAIRS = {
     "a wrapper's class": installs(
         f"class Mine({OLD}):\n    def scale(self):\n        return self.loss_scale()\nopt = Mine(optimizer, 'dynamic')\n"
     ),
-    "as of 2.2": installs(f"{made()}print(opt.get_config())\n", as_of="2.2"),
     "the name of TF 1 for the optimizer": installs(
         f"opt = {OLD}(opt=optimizer, loss_scale=8)\nprint(opt.get_config())\n",
         expected=f"opt = {OLD}(optimizer=optimizer, loss_scale=8)\nprint(opt.get_config())\n",
@@ -63,13 +61,6 @@ PAIRS = {
         f"{TF}{IMPORT}import numpy\n{INSTALL}x = 1\nimport random\n{made()}print(opt.get_config())\n".replace(
             OLD, KEPT
         ),
-        as_of="2.3",
-    ),
-    "nothing but a name": becomes(
-        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
-        "opt = LossScaleOptimizer(optimizer, 'dynamic')\nprint(opt.get_config())\n",
-        "from mpls.experimental import LossScaleOptimizer\nimport mpls\n"
-        f"{INSTALL}opt = LossScaleOptimizer(optimizer, 'dynamic')\nprint(opt.get_config())\n",
         as_of="2.3",
     ),
     # What looks alike.
@@ -92,13 +83,6 @@ PAIRS = {
         as_of=None,
         head=IMPORT,
     ),
-    "no release, and an object that no wrapper is asked for": translated(
-        f"scale = {SCALES}.DynamicLossScale(64.0, 3)\n{made('scale')}print(scale(), opt.loss_scale)\n",
-        f"scale = mpls.experimental.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\n"
-        "print(scale(), opt.loss_scale)\n",
-        as_of=None,
-        head=IMPORT,
-    ),
     "no release, and a class of another kind": translated(
         f"{made()}assert isinstance(opt.loss_scale, tf.Tensor)\n",
         f"opt = {NEW}(optimizer, dynamic=True)\nassert isinstance(opt.loss_scale, tf.Tensor)\n",
@@ -118,10 +102,6 @@ PAIRS = {
     "a gate by hasattr": translated(
         f"{made()}if hasattr(tf.keras.mixed_precision, 'experimental'):\n    print(opt.get_config())\n",
         f"{NOW}if hasattr(tf.keras.mixed_precision, 'experimental'):\n    print(opt.get_config())\n",
-    ),
-    "both generations": translated(
-        f"{made()}other = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)\nprint(opt.get_config())\n",
-        f"{NOW}other = {NEW}(optimizer, skip_counts_step=True)\nprint(opt.get_config())\n",
     ),
     "a use above the imports": becomes(
         f"def f():\n    return {OLD}(optimizer, 'dynamic')\n{TF}print(f().get_config())\n",
@@ -159,18 +139,6 @@ PAIRS = {
         as_of="2.4",
         head=IMPORT,
     ),
-    "the class is a key": translated(
-        f"opt = {OLD}(opt=optimizer, loss_scale=8)\nrates = {{{OLD}: 0.1}}\n",
-        f"opt = {KEPT}(optimizer=optimizer, loss_scale=8)\nrates = {{{KEPT}: 0.1}}\n",
-        as_of=None,
-        head=IMPORT,
-    ),
-    "the class is passed on": translated(
-        f"{made()}f({OLD})\n",
-        f"opt = {KEPT}(optimizer, 'dynamic')\nf({KEPT})\n",
-        as_of=None,
-        head=IMPORT,
-    ),
     "the class is passed on, and asked for": translated(
         f"{made()}f({OLD})\nassert isinstance(opt, {OLD})\n",
         f"opt = {KEPT}(optimizer, 'dynamic', skip_counts_step=True)\nf({KEPT})\nassert isinstance(opt, {NEW})\n",
@@ -187,14 +155,6 @@ PAIRS = {
         as_of="2.8",
         head=IMPORT,
     ),
-    "a loaded optimizer as of 2.3": translated(
-        f"model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {OLD}}})\n"
-        f"print(isinstance(model.optimizer, {OLD}))\n",
-        f"model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {KEPT}}})\n"
-        f"print(isinstance(model.optimizer, {NEW}))\n",
-        "experimental-wrapper",
-        head=IMPORT + "import mpls.keras\n",
-    ),
     "another model's optimizer": translated(
         f"model = make({{'LossScaleOptimizer': {OLD}}})\nprint(isinstance(model.optimizer, {OLD}))\n",
         f"model = make({{'LossScaleOptimizer': {KEPT}}})\nprint(isinstance(model.optimizer, {NEW}))\n",
@@ -203,20 +163,11 @@ PAIRS = {
         head=IMPORT + "import mpls.keras\n",
     ),
     # Optimizers of models.
-    "a compiled optimizer": translated(
-        f"{made()}model = make()\nmodel.compile(opt, 'mse')\nprint(model.optimizer.loss_scale())\n",
-        f"{NOW}model = make()\nmodel.compile(opt, 'mse')\nprint(model.optimizer.loss_scale)\n",
-    ),
     "a compiled optimizer by keyword": translated(
         f"model = make()\nmodel.compile(loss='mse', optimizer={OLD}(optimizer, 8))\nprint(model.optimizer.loss_scale())\n",
         f"model = make()\nmodel.compile(loss='mse', optimizer={NEW}(optimizer, dynamic=False, initial_scale=8))\n"
         "print(model.optimizer.loss_scale)\n",
         as_of=None,
-    ),
-    "another optimizer is compiled": translated(
-        f"{made()}model = make()\nmodel.compile(make(), 'mse')\nprint(model.optimizer.loss_scale())\n",
-        f"{NOW}model = make()\nmodel.compile(make(), 'mse')\nprint(model.optimizer.loss_scale())\n",
-        "loss-scale-calls",
     ),
     "one of two optimizers is compiled": translated(
         f"{made()}model = make()\nmodel.compile(opt)\nmodel.compile(make())\nprint(model.optimizer.loss_scale())\n",
@@ -224,18 +175,9 @@ PAIRS = {
         "loss-scale-calls",
     ),
     # Graph mode.
-    "names in a checkpoint": becomes(
-        f"{TF}opt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, tf.train.experimental.DynamicLossScale())\n"
-        "print(tf.train.list_variables(path))\n",
-        f"{TF}opt = tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer(opt, "
-        "tf.compat.v1.mixed_precision.DynamicLossScale())\nprint(tf.train.list_variables(path))\n",
-    ),
     "shapes in a checkpoint": stays(
         "import tensorflow.compat.v1 as tf\nopt = tf.mixed_precision.MixedPrecisionLossScaleOptimizer(opt, 8)\n"
         "print(tf.train.NewCheckpointReader(path).get_variable_to_shape_map())\n"
-    ),
-    "names in a checkpoint of Keras": translated(
-        f"{made()}print(tf.train.list_variables(path))\n", f"{NOW}print(tf.train.list_variables(path))\n"
     ),
     "a method that variables lack": becomes(
         f"{TF}opt = tf.train.experimental.MixedPrecisionLossScaleOptimizer(opt, 8)\nx = v.initialized_value()\n",

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from .programs import EXPERIMENTAL, OF_2_8, TF, WRAPPED
+from .programs import OF_2_8, TF, WRAPPED
 
 KERAS = [
     ("with an optimizer", WRAPPED, OF_2_8),
-    (
-        "by compat.v2",
-        "import tensorflow.compat.v2 as tf2\np = tf2.keras.mixed_precision.experimental.Policy('float16')",
-        "--keras 2",
-    ),
     ("a function of losses", TF + "loss = tf.keras.losses.mean_squared_error(x, y)", "--keras 2"),
-    ("a function of losses in keras", "import keras\nloss = keras.losses.mean_squared_error(x, y)", ""),
     ("a function of tf.losses", TF + "m = tf.keras.Model()\nloss = tf.losses.mean_squared_error(x, y)", "--keras 2"),
     ("that and a tape", TF + "with tf.GradientTape() as t:\n    tf.metrics.kl_divergence(x, y)", "--keras 2"),
-    ("that of TF 1", TF + "tf.placeholder(1)\nloss = tf.losses.mean_squared_error(x, y)", "--v1"),
     ("that alone", TF + "loss = tf.losses.mean_squared_error(x, y)", ""),
     ("that of compat.v1", TF + "tf.keras.Model()\ntf.compat.v1.losses.mean_squared_error(x, y)", ""),
-    ("a class of losses", TF + "loss = tf.keras.losses.MeanSquaredError()", ""),
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("lr of a model's", TF + "m = tf.keras.Sequential()\nm.compile()\nm.optimizer.lr = 1", "--keras 2"),
@@ -35,9 +27,7 @@ KERAS = [
         TF + "K = tf.keras.backend\nlr = K.variable(1)\nK.set_value(lr, 2)\nx.update(opt.lr)",
         "",
     ),
-    ("loss_scale of a model's", TF + "m = tf.keras.Sequential()\nprint(m.optimizer.loss_scale)", "--keras 2"),
     # Nearly.
-    ("lr of another optimizer", TF + "tf.keras.Model\nm = Mine()\nm.optimizer.lr = 1", ""),
     (
         "tf_keras with its own wrapper",
         "import tf_keras, tensorflow as tf\n"
@@ -46,27 +36,12 @@ KERAS = [
         "",
     ),
     ("keras alone", "import keras\nkeras.layers.Dense(1)", ""),
-    ("fit_generator without Keras", "import torch\nm = f()\nm.fit_generator(None)", ""),
-    (
-        "behind hasattr",
-        TF + "o = tf.keras.optimizers\nif hasattr(o, 'legacy'):\n    o = tf.keras.optimizers.legacy",
-        "",
-    ),
     ("by getattr", TF + "o = getattr(tf.keras.optimizers, 'legacy', tf.keras.optimizers)\nx = o.SGD()", ""),
-    (
-        "names that are still there",
-        TF + "tf.compat.v1.mixed_precision.DynamicLossScale()\ntf.keras.layers.Dense(1)",
-        "",
-    ),
 ]
 
 MODEL = TF + "import os, tempfile\nmodel = tf.keras.Sequential()\n"
 SAVING = [
     ("in a folder", MODEL + "def f(d): model.save(os.path.join(d, 'model'))", "--keras 2"),
-    ("by an f-string", MODEL + "def f(d): model.save(f'{d}/model')", "--keras 2"),
-    ("in a new folder", MODEL + "folder = tempfile.mkdtemp()\nmodel.save(folder)", "--keras 2"),
-    ("of a subclass", TF + "class M(tf.keras.Model):\n    def keep(self): self.save('b')", "--keras 2"),
-    ("save_model", TF + "def f(m): tf.keras.models.save_model(m, 'b')", "--keras 2"),
     ("a callback of keras", "from keras.callbacks import ModelCheckpoint\nModelCheckpoint(filepath='b')", "--keras 2"),
     # Nearly.
     ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
@@ -78,27 +53,6 @@ SAVING = [
     ("not zipped", MODEL + "model.save('saved', zipped=False)", ""),
     ("with arguments that are not known", MODEL + "def f(**how): model.save('saved', **how)", ""),
     ("of what is not known", MODEL + "def f(m): m.save('a')", ""),
-    ("of something else of that name", MODEL + "def f():\n    model = torch_model()\n    model.save('a')", ""),
-    ("that may fail", MODEL + "try:\n    model.save('a')\nexcept ValueError:\n    pass", ""),
     ("that has to fail", MODEL + "import pytest\nwith pytest.raises(ValueError):\n    model.save('a')", ""),
     ("a callback that saves where it is told", TF + "def f(p): tf.keras.callbacks.ModelCheckpoint(p)", ""),
-    ("a callback of others", "from lightning.callbacks import ModelCheckpoint\nModelCheckpoint('b')", ""),
-]
-
-SUBCLASS = "class O({}):\n    def {}(self, grad, var, apply_state=None): pass\n"
-LEGACY = [
-    (
-        "an optimizer by its name, in a program up to 2.8",
-        EXPERIMENTAL + "prec.set_policy('mixed_float16')\nm = tf.keras.Sequential()\nm.compile('nadam', 'mse')",
-        OF_2_8,
-    ),
-    # Nearly.
-    (
-        "that chooses",
-        TF
-        + "B = getattr(tf.keras.optimizers, 'legacy', tf.keras.optimizers)\n"
-        + SUBCLASS.format("B.SGD", "_create_slots"),
-        "",
-    ),
-    ("without an optimizer", EXPERIMENTAL + "prec.set_policy('mixed_float16')", "--keras 2"),
 ]

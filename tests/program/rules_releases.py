@@ -11,29 +11,10 @@ SHARED = (
 MAKING = TF + "L, SGD = tf.keras.mixed_precision.experimental.LossScaleOptimizer, tf.keras.optimizers.SGD\n"
 AS_OF = [
     (
-        "an attribute that is one is called",
-        WRAPPED
-        + "class T:\n    def __init__(self): self.s = opt.loss_scale\n    def f(self): return self.s()\nT().f()",
-        f"{OF_2_8} --as-of 2.3",
-    ),
-    (
         "a multiplier for a wrapper",
         EXPERIMENTAL
         + "s = tf.mixed_precision.experimental.DynamicLossScale(multiplier=4.0)\n"
         + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)",
-        f"{OF_2_8} --as-of 2.3",
-    ),
-    (
-        "the multiplier that wrappers go on to take",
-        EXPERIMENTAL
-        + "s = tf.mixed_precision.experimental.DynamicLossScale(multiplier=2.0)\n"
-        + "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)",
-        OF_2_8,
-    ),
-    (
-        "of one that a function returns",
-        EXPERIMENTAL
-        + "def make(): return prec.LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\nmake().loss_scale._multiplier",
         f"{OF_2_8} --as-of 2.3",
     ),
     (
@@ -98,11 +79,6 @@ AS_OF = [
         "tf.keras.optimizers.SGD(1))\nx.loss_scale()",
         f"{OF_2_8} --as-of 2.3",
     ),
-    (
-        "with a name",
-        WRAPPED + "OLD = tf.__version__ < '2.4.0'\nif not OLD:\n    pass\nelse:\n    opt.loss_scale()",
-        f"{OF_2_8} --as-of 2.3",
-    ),
     ("the very object", SHARED + "assert opt.loss_scale is s", f"{OF_2_8} --as-of 2.3"),
     (
         "in a test",
@@ -110,7 +86,6 @@ AS_OF = [
         f"{OF_2_8} --as-of 2.3",
     ),
     ("the name of a policy", EXPERIMENTAL + "prec.set_policy('infer')", "--keras 2 --as-of 2.2"),
-    ("an older one", EXPERIMENTAL + "prec.Policy('infer_float32_vars')", "--keras 2 --as-of 2.0"),
     (
         "a program of TF 1",
         TF + "s = tf.Session()\nprec = tf.keras.mixed_precision.experimental\n"
@@ -127,11 +102,6 @@ AS_OF = [
         OF_2_8,
     ),
     ("the object of another", SHARED + "class A: pass\nA.loss_scale = s\nassert A.loss_scale is s", OF_2_8),
-    (
-        "the very object of the new wrapper",
-        NEW + "s = tf.constant(1.0)\nassert opt.loss_scale is s",
-        "--keras 2",
-    ),
     (
         "of what is given such an object too",
         WRAPPED + "class A:\n    def loss_scale(self): pass\nopt = A()\nopt.loss_scale()",
@@ -164,14 +134,6 @@ AS_OF = [
         "of the policy",
         EXPERIMENTAL + "policy = prec.Policy('mixed_float16')\npolicy.loss_scale._current_loss_scale",
         "--keras 2",
-    ),
-    ("of the new wrapper", NEW + "opt.loss_scale()", "--keras 2"),
-    (
-        "graph mode alone",
-        "import tensorflow.compat.v1 as tf\n"
-        "from tensorflow.train.experimental import enable_mixed_precision_graph_rewrite as e\n"
-        "e(tf.train.GradientDescentOptimizer(1))",
-        "",
     ),
 ]
 
@@ -267,7 +229,6 @@ REPLACING = [
         None,
         "--keras 2 --legacy-optimizers --replace-existing",
     ),
-    ("by position", NEW.replace("0.1)", "0.1), False, 128"), None, "--keras 2"),
     (
         "in a dict",
         TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(o, **{'dynamic': False})",
@@ -275,20 +236,7 @@ REPLACING = [
         "--keras 2",
     ),
     # Nearly.
-    (
-        "of a wrapper of TF 1 by the same name",
-        NEW + "opt = tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer(o, 8.0)\nopt.minimize(loss)",
-        None,
-        "",
-    ),
     ("of another thing by the same name", NEW + "def f(x):\n    opt = make(x)\n    opt.weights\nf(opt)", None, ""),
     ("a scale by position", NEW.replace("0.1)", "0.1), 128.0"), None, ""),
-    ("of its own", NEW + "class M:\n    def get_scaled_loss(self): pass\nopt.get_scaled_loss(1.0)", 3, ""),
     ("of something else", TF + "other.get_scaled_loss(1.0)", 3, ""),
-    (
-        "of what is the one or the other",
-        WRAPPED + "x = tf.keras.mixed_precision.LossScaleOptimizer(opt)\ndef f(o): o.get_scaled_loss(1.0)",
-        3,
-        "",
-    ),
 ]

@@ -14,7 +14,7 @@ from tests.install.hint_cases import CASES
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
 from .rules_gates import FIRST_TRY, GATES, NAMES, NO_GATES, SPELLINGS, SUBCLASSES, SWITCHES
-from .rules_keras import KERAS, LEGACY, SAVING
+from .rules_keras import KERAS, SAVING
 from .rules_releases import AS_OF, REPLACING
 from .rules_tf1 import CONTRIB, V1
 from .rules_wrappers import FLOWS, TWO_BRANCHES
@@ -24,7 +24,6 @@ TABLES = {
     "contrib": CONTRIB,
     "keras": KERAS,
     "saving": SAVING,
-    "legacy": LEGACY,
     "as of": AS_OF,
     "branches": TWO_BRANCHES,
     "flows": FLOWS,
