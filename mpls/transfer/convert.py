@@ -55,8 +55,8 @@ def convert_state(
     that have them. Other optimizers can be converted between instances of one class.
 
     Args:
-        source: an optimizer of tf_keras (legacy or new), of Keras 3 or of `tf.compat.v1.train`, with or without a
-            wrapper; or the path of a file that holds an optimizer.
+        source: an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper; or the path of a file
+            that holds an optimizer, also one of `tf.compat.v1.train`.
         optimizer: the target, an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper.
         variables: the variables that the target trains, in their order; by default the variables that the target was
             built with. mpls matches them with the variables of the source by name. If the names differ, it matches by
@@ -99,7 +99,7 @@ def convert_state(
         advice = "Call convert_state(source, optimizer, variables)"
         constraint = "be left out where the source is an optimizer"
         raise ArgumentValueError(error_text("convert_state: key", constraint, key, advice, ANCHOR))
-    host = host_of(source, "convert_state: source", takes_v1=True)
+    host = host_of(source, "convert_state: source")
     given, keys = given_variables(variables)
     if source_variables is None and given is not None and keys is None and _has_trained(host, given):
         source_variables = given
@@ -142,7 +142,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
     """Return a record of the state of a live optimizer, and of its wrapper's loss scale.
 
     Args:
-        optimizer: an optimizer of tf_keras, legacy or new, of Keras 3 or of `tf.compat.v1.train`; bare or wrapped.
+        optimizer: an optimizer of tf_keras, legacy or new, or of Keras 3; bare or wrapped.
         variables: the variables that it trains, in the order for the record; by default in the optimizer's order.
         key: the key of the record.
 
@@ -151,7 +151,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         ValueError: it does not know one of the variables.
         SavedStateError: it is of an unknown algorithm, with variables outside of lists of slots.
     """
-    host = host_of(optimizer, "convert_state: source", takes_v1=True)
+    host = host_of(optimizer, "convert_state: source")
     unknown = host.uncounted() if host.state is None else []
     if unknown:
         raise SavedStateError(
@@ -162,9 +162,8 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         _require_trained(host, host.places(variables))
     places = host.places(variables if host.is_built(None) else None)
     counts, overflows = counts_of(host.wrapper)
-    # A program with a v1 optimizer counts in `global_step`; `load_record` counts by the beta powers of an Adam.
-    counter = None if host.family == "v1" else counter_of(host.inner)
-    iterations = int(as_numpy(counter)) if counter is not None else None if host.family == "v1" else 0
+    counter = counter_of(host.inner)
+    iterations = 0 if counter is None else int(as_numpy(counter))
     own = algorithms.slot_names(host.state, host.family) if host.state else {}
     scale = None if host.wrapper is None else scale_of(host.wrapper)
     return OptimizerRecord(

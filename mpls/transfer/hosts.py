@@ -21,13 +21,10 @@ from mpls.upstream.optimizers import (
     counters_of,
     create_weights,
     index_of,
-    inner_of,
     is_built,
-    kept_loss_scale,
     kept_variables,
     lists_of,
     name_of_legacy,
-    powers_of,
     settle_counts,
     trained_variables,
 )
@@ -159,68 +156,7 @@ def _algorithm_of(optimizer: Any) -> str:
     return type(optimizer).__name__
 
 
-class _GetSlotHost(Host):
-    def _called(self, name: str) -> str:
-        return algorithms.slot_called(self.state, self.family, name)
-
-    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
-        if variables is not None:
-            return [Place(name_of(each), self._slots_of(each), each) for each in variables]
-        return [
-            Place(self._name_from(slots), {self._called(name): slot for name, slot in slots.items()})
-            for slots in self._by_variable().values()
-        ]
-
-    def _slots_of(self, variable: Any) -> dict[str, Any]:
-        found = {}
-        for name in self.inner.get_slot_names():
-            try:
-                slot = self.inner.get_slot(variable, name)
-            except KeyError:
-                continue
-            if slot is not None:
-                found[self._called(name)] = slot
-        return found
-
-    def _by_variable(self) -> dict[Any, dict[str, Any]]:
-        raise NotImplementedError
-
-    @staticmethod
-    def _name_from(slots: Mapping[str, Any]) -> str | None:
-        for slot in slots.values():
-            # The names of slot variables are those of their variables, a slash and more.
-            return str(slot.name).partition(":")[0].rpartition("/")[0] or None
-        return None
-
-    def is_built(self, variables: Sequence[Any] | None) -> bool:
-        if variables is None:
-            return bool(self._by_variable())
-        return all(self._slots_of(each) for each in variables)
-
-
-class V1Host(_GetSlotHost):
-    """Optimizers of `tf.compat.v1.train`."""
-
-    family: Family = "v1"
-
-    @property
-    def iterations(self) -> Any:
-        """None: the program counts steps in `global_step`, and passes it to the optimizer."""
-        return None
-
-    def _by_variable(self) -> dict[Any, dict[str, Any]]:
-        found: dict[Any, dict[str, Any]] = {}
-        for name, slots in table.V1_SLOTS.needed_of(self.inner).items():
-            for key, slot in slots.items():
-                found.setdefault(key, {})[name] = slot
-        return found
-
-    def others(self) -> dict[str, Any]:
-        """Return the variables that are no slots, such as Adam's beta powers, by name."""
-        return {name: variable for (name, _), variable in powers_of(self.inner).items()}
-
-
-class LegacyHost(_GetSlotHost):
+class LegacyHost(Host):
     """Legacy optimizers of tf_keras."""
 
     family: Family = "legacy"
@@ -239,10 +175,42 @@ class LegacyHost(_GetSlotHost):
         found: dict[Any, dict[str, Any]] = table.LEGACY_SLOTS.needed_of(self.inner)
         return found
 
+    def places(self, variables: Sequence[Any] | None = None) -> list[Place]:
+        """Return the slots of these variables, in this order; by default of all that it knows, in its own order."""
+        if variables is not None:
+            return [Place(name_of(each), self._slots_of(each), each) for each in variables]
+        return [
+            Place(self._name_from(slots), {self._called(name): slot for name, slot in slots.items()})
+            for slots in self._by_variable().values()
+        ]
+
+    def _slots_of(self, variable: Any) -> dict[str, Any]:
+        found = {}
+        for name in self.inner.get_slot_names():
+            try:
+                slot = self.inner.get_slot(variable, name)
+            except KeyError:
+                continue
+            if slot is not None:
+                found[self._called(name)] = slot
+        return found
+
+    @staticmethod
+    def _name_from(slots: Mapping[str, Any]) -> str | None:
+        for slot in slots.values():
+            # The names of slot variables are those of their variables, a slash and more.
+            return str(slot.name).partition(":")[0].rpartition("/")[0] or None
+        return None
+
+    def _called(self, name: str) -> str:
+        return algorithms.slot_called(self.state, self.family, name)
+
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         """Return whether the slots of these variables exist; an SGD without momentum creates none."""
         without_slots = self.state == "SGD" and not table.MOMENTUM.of(self.inner, True)
-        return bool(without_slots and table.HAS_HYPERS.of(self.inner)) or super().is_built(variables)
+        if without_slots and table.HAS_HYPERS.of(self.inner):
+            return True
+        return bool(self._by_variable()) if variables is None else all(self._slots_of(each) for each in variables)
 
     def others(self) -> dict[str, Any]:
         """Return what the optimizer has created with `add_weight` and is no slot, such as Nadam's momentum cache."""
@@ -353,26 +321,15 @@ class Keras3Host(_SlotListHost):
 _HOSTS: dict[str, type[Host]] = {"legacy": LegacyHost, "new": NewHost, "keras3": Keras3Host}
 
 
-def _v1_host(optimizer: Any) -> Host:
-    """Return the host of a v1 optimizer; its wrapper is the outermost of those that have a loss scale."""
-    layers = [optimizer]
-    # The wrappers of mpls, TensorFlow and tf.contrib and SyncReplicasOptimizer wrap each other in any order.
-    while (wrapped := inner_of(layers[-1])) is not None:
-        layers.append(wrapped)
-    scaled = [each for each in layers if "_loss_scale_manager" in vars(each) or kept_loss_scale(each) is not None]
-    return V1Host((scaled or layers)[0 if scaled else -1], layers[-1])
-
-
-def host_of(optimizer: Any, argument: str, *, takes_v1: bool) -> Host:
+def host_of(optimizer: Any, argument: str) -> Host:
     """Return the host of a live optimizer, wrapped or not.
 
     Args:
         optimizer: the object that the user has passed.
         argument: the public name of the argument, for the error.
-        takes_v1: whether optimizers of `tf.compat.v1.train` are allowed.
 
     Raises:
-        TypeError: it is not an optimizer, or not of an allowed family.
+        TypeError: it is not an optimizer of Keras.
     """
     inner: Any = optimizer
     if isinstance(optimizer, native_keras_wrappers()):
@@ -380,12 +337,11 @@ def host_of(optimizer: Any, argument: str, *, takes_v1: bool) -> Host:
     family = keras_family_of(inner)
     if family is not None:
         return _HOSTS[family](optimizer, inner)
-    base = tf.compat.v1.train.Optimizer
-    if takes_v1 and isinstance(optimizer, base):
-        return _v1_host(optimizer)
     advice = "convert_state('checkpoints/ckpt-1', tf_keras.optimizers.Adam(), model.trainable_variables)"
-    if isinstance(optimizer, base):
-        advice = "For optimizers of tf.compat.v1.train use tf.compat.v1.train.Saver; the target must be one of Keras"
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        advice = (
+            "Save a tf.compat.v1.train optimizer by tf.train.Checkpoint; the path is the source, the target is of Keras"
+        )
     raise ArgumentTypeError(
         error_text(argument, "be an optimizer of tf_keras or of Keras 3", optimizer, advice, ANCHOR)
     )

@@ -74,7 +74,7 @@ def load_record(
         RuntimeError: it is called in a graph.
     """
     require_eager()
-    host = host_of(optimizer, "convert_state: optimizer", takes_v1=False)
+    host = host_of(optimizer, "convert_state: optimizer")
     subject = subject or record.key
     state = _require_same_algorithm(record, host, subject)
     given, keys = given_variables(variables)

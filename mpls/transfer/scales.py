@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpls.core.dynamic import DEFAULTS, DynamicLossScale, current_settings
@@ -49,10 +49,8 @@ def scale_of(wrapper: Any) -> Scale | None:
     """Return the loss scale of a wrapper; None if it is of a user's own class.
 
     Args:
-        wrapper: a wrapper of mpls, of TensorFlow, of tf_keras or of Keras 3.
+        wrapper: a wrapper of mpls, of tf_keras or of Keras 3.
     """
-    if "_loss_scale_manager" in vars(wrapper):
-        return _of_manager(vars(wrapper)["_loss_scale_manager"])
     held = kept_loss_scale(wrapper)
     if held is None:
         return _native_of_keras_3(wrapper)
@@ -93,17 +91,6 @@ def _native_of_keras_3(wrapper: Any) -> Scale | None:
         return None
     scale, good_steps = (getattr(wrapper, name, None) for name in STATE_OF_KERAS_3)
     return _dynamic(scale, good_steps, wrapper.initial_scale, wrapper.dynamic_growth_steps, DEFAULT_MULTIPLIER)
-
-
-def _of_manager(manager: Any) -> Scale | None:
-    try:
-        state = manager.state_dict()
-    except NotImplementedError:
-        # A user's own class of manager.
-        return None
-    names = [each.name for each in fields(LossScaleRecord)]
-    record = LossScaleRecord(**{name: state[name] for name in names if name in state})
-    return Scale(replace(record, options={name: state[name] for name in _CARRIED if name in state}))
 
 
 def _dynamic(scale: Any, good_steps: Any, initial_scale: float, growth_steps: int, multiplier: float) -> Scale:

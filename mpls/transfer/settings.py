@@ -15,7 +15,7 @@ from mpls.formats.algorithms import expected_slots
 from mpls.formats.validity import ANCHOR
 from mpls.transfer.hosts import Host
 from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras
-from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting, settings_of_v1
+from mpls.upstream.optimizers import learning_rate_of, set_legacy_setting
 
 # The settings that determine a step. Others, such as `name` and `jit_compile`, are not transferred.
 NAMES = (
@@ -60,9 +60,6 @@ _NEUTRAL = (None, 0, 0.0, False)
 
 def settings_of(host: Host) -> dict[str, Any]:
     """Return the hyperparameters of a live optimizer as plain Python values; a schedule is its config."""
-    if host.family == "v1":
-        found = settings_of_v1(host.inner, NAMES)
-        return {name: plain for name, each in found.items() if (plain := _plain(each)) is not None}
     try:
         config = host.inner.get_config()
     except NotImplementedError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -11,15 +10,13 @@ from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.patches import ABSENT
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, native_wrappers_of_tf_keras
-from mpls.upstream.table import V1_SETTINGS, look_up
+from mpls.upstream.table import look_up
 from mpls.upstream.tensorflow import native_v1_class
 
 # tf_keras and mpls read and set it, on any optimizer that has a wrapper.
 _MARK = "_is_wrapped_by_loss_scale_optimizer"
 # Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.
 _INNER = ("_optimizer", "_opt")
-# Their attributes that are settings, of which Keras has some by other names; users' optimizers may keep any of them.
-_V1_SETTINGS = {row.name: name for rows in V1_SETTINGS.values() for name, row in rows.items()}
 # Attributes of new tf_keras and Keras 3 optimizers: the number of steps, and the learning rate.
 _COUNTERS_IN_LISTS = (ITERATIONS["new"], *LEARNING_RATES)
 
@@ -75,23 +72,6 @@ def kept_loss_scale(wrapper: Any) -> Any:
     elif isinstance(wrapper, native_wrappers_of_tf_keras()):
         table.TF_KERAS_SCALE.warn_that_it_is_gone()
     return None
-
-
-def settings_of_v1(optimizer: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return the settings of a v1 optimizer that it keeps as attributes, by the names that Keras has for them.
-
-    Args:
-        optimizer: the optimizer.
-        names: the names in Keras.
-    """
-    attributes = {**{f"_{name}": name for name in names}, **_V1_SETTINGS}
-    held = {name: look_up(optimizer, each) for each, name in attributes.items() if each in vars(optimizer)}
-    found = {name: each for name, each in held.items() if each is not ABSENT}
-    is_of_tensorflow = type(optimizer).__module__.startswith("tensorflow.")
-    for name, row in V1_SETTINGS.get(type(optimizer).__name__, {}).items() if is_of_tensorflow else ():
-        if name not in found:
-            row.warn_that_it_is_gone()
-    return found
 
 
 def add_slots(optimizer: Any, variables: list[Any]) -> None:

@@ -244,9 +244,8 @@ SAVER_BUILD, SAVER_VARIABLES, SAVER_IS_BUILT, SAVER_BUILDER, SAVER_VERSION, SAVE
 # Optimizers of tf.compat.v1.train.
 USE_LOCKING = Private(_V1_OPTIMIZER, "_use_locking", "wrappers have no use_locking; what they wrap keeps its own")
 CREATE_SLOTS = Private(_V1_OPTIMIZER, "_create_slots", "slots are created by the first step that is applied")
-NON_SLOTS = Private(_V1_OPTIMIZER, "_non_slot_dict", "Adam's powers are neither converted nor found by a Saver")
-V1_SLOTS = Private(_V1_OPTIMIZER, "_slots", _NOT_CONVERTED)
-V1_SCALE = Private(f"{_SCALES}:MixedPrecisionLossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
+NON_SLOTS = Private(_V1_OPTIMIZER, "_non_slot_dict", "Adam's powers are not found by a Saver")
+V1_SCALE = Private(f"{_SCALES}:MixedPrecisionLossScaleOptimizer", "_loss_scale", "LossScaleHook takes no such wrapper")
 SYNC_INNER = Private(
     "tensorflow.compat.v1.train:SyncReplicasOptimizer",
     "_opt",
@@ -410,35 +409,7 @@ TOUCHED = Private(
 )
 
 
-_ACCUMULATOR = {"initial_accumulator_value": "_initial_accumulator_value"}
-_REGULARIZATION = {f"l{number}_regularization_strength": f"_l{number}_regularization_strength" for number in (1, 2)}
-_FTRL = {name: f"_{name}" for name in ("learning_rate_power", "beta", "l2_shrinkage_regularization_strength")}
-_RATE = {"learning_rate": "_learning_rate"}
-_RMSPROP = {"rho": "_decay", "momentum": "_momentum", "epsilon": "_epsilon", "centered": "_centered"}
-_KEPT = {
-    "AdadeltaOptimizer": {"learning_rate": "_lr", "rho": "_rho", "epsilon": "_epsilon"},
-    "AdagradDAOptimizer": {**_RATE, **_REGULARIZATION},
-    "AdagradOptimizer": {**_RATE, **_ACCUMULATOR},
-    "AdamOptimizer": {"learning_rate": "_lr", "beta_1": "_beta1", "beta_2": "_beta2", "epsilon": "_epsilon"},
-    "FtrlOptimizer": {**_RATE, **_ACCUMULATOR, **_REGULARIZATION, **_FTRL},
-    "GradientDescentOptimizer": _RATE,
-    "MomentumOptimizer": {**_RATE, "momentum": "_momentum", "nesterov": "_use_nesterov"},
-    "ProximalAdagradOptimizer": {**_RATE, **_ACCUMULATOR, **_REGULARIZATION},
-    "ProximalGradientDescentOptimizer": {**_RATE, **_REGULARIZATION},
-    "RMSPropOptimizer": {**_RATE, **_RMSPROP},
-}
-# By the class in `tf.compat.v1.train`, and by the name that Keras has for the setting.
-V1_SETTINGS = {
-    owner: {
-        setting: Private(f"tensorflow.compat.v1.train:{owner}", name, f"convert_state does not read {setting} of it")
-        for setting, name in kept.items()
-    }
-    for owner, kept in _KEPT.items()
-}
-
-ROWS: dict[str, Private] = {name: each for name, each in vars().items() if isinstance(each, Private)} | {
-    f"{owner}.{name}": row for owner, rows in V1_SETTINGS.items() for name, row in rows.items()
-}
+ROWS: dict[str, Private] = {name: each for name, each in vars().items() if isinstance(each, Private)}
 
 
 _CALLBACKS = "tf_keras.src.callbacks"

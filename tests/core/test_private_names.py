@@ -69,12 +69,6 @@ def trained(optimizer: Any, variable: Any = None) -> Any:
     return optimizer
 
 
-def v1_optimizer(name: str) -> Any:
-    """Return an optimizer of `tf.compat.v1.train`, all of whose arguments have a value."""
-    arguments = {"AdagradDAOptimizer": (0.5, tf.constant(0, tf.int64)), "MomentumOptimizer": (0.5, 0.5)}
-    return getattr(v1.train, name)(*arguments.get(name, (0.5,)))
-
-
 def in_graph(make: Callable[[], Any]) -> Any:
     with tf.Graph().as_default():
         v1.get_variable("weight", initializer=1.0)
@@ -99,7 +93,6 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow:Graph": tf.Graph,
     "tensorflow.python.framework.ops:EagerTensor": lambda: tf.constant(1.0),
     "tensorflow.compat.v1.train:Optimizer": lambda: v1.train.AdamOptimizer(),
-    **{f"tensorflow.compat.v1.train:{name}": lambda name=name: v1_optimizer(name) for name in table.V1_SETTINGS},
     "tensorflow.compat.v1.mixed_precision:MixedPrecisionLossScaleOptimizer": lambda: v1_native(),
     "tf_keras.mixed_precision:LossScaleOptimizer": lambda: tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD()),
     "tensorflow.compat.v1.train:SyncReplicasOptimizer": lambda: v1.train.SyncReplicasOptimizer(
@@ -361,8 +354,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "USE_LOCKING": v1_step,
     "CREATE_SLOTS": v1_step,
     "NON_SLOTS": graph_step,
-    "V1_SLOTS": lambda: mpls.convert_state(v1_step(ADAM()), legacy.Adam(), [tf.Variable([1.0])]),
-    "V1_SCALE": lambda: converted(v1_native(), wrapped()),
+    "V1_SCALE": lambda: mpls.monitor.LossScaleHook(v1_native()),
     "SYNC_INNER": sync_replicas,
     "TF_KERAS_SCALE": lambda: converted(tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD(0.5)), wrapped()),
     "SUM_OF_KERAS": lambda: mirrored(lambda: legacy.SGD(0.5)),

@@ -18,7 +18,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsWarning, SavedStateError
+from mpls.errors import SavedStateError
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
@@ -331,18 +331,3 @@ class ConvertTest(FolderTest):
         self.assertEqual(
             [each for each in report.differences if "loss scale" in each], ["loss scale, growth factor: 4, 2"]
         )
-
-    def test_a_manager_gives_its_counts(self) -> None:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, 3)
-        source = mpls.contrib.LossScaleOptimizer(v1.train.MomentumOptimizer(RATE, 0.5), manager, count_steps=True)
-        weight, target = (
-            tf.Variable(1.0, name="weight"),
-            mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE, 0.5), hysteresis=3, count_steps=True),
-        )
-        for value in (1.0, INF):
-            source.minimize(lambda value=value: weight * value, var_list=[weight])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsWarning)
-            mpls.convert_state(source, target, [weight])
-        self.assertEqual(target.state_dict()["bad_steps"], 1)
-        self.assertEqual([int(target.applied_steps), int(target.skipped_steps)], [1, 1])

@@ -190,7 +190,7 @@ class ArgumentsTest(unittest.TestCase):
         for wrong in (None, "adam", tf_keras.optimizers.legacy.Adam):
             with self.assertRaisesRegex(ArgumentTypeError, "convert_state: optimizer must be an optimizer"):
                 mpls.convert_state(source, wrong, trained)
-        with self.assertRaisesRegex(ArgumentTypeError, "For optimizers of tf.compat.v1.train use"):
+        with self.assertRaisesRegex(ArgumentTypeError, "Save a tf.compat.v1.train optimizer by"):
             mpls.convert_state(source, tf.compat.v1.train.AdamOptimizer(), trained)
 
     @parameterized.expand(FAMILIES)

@@ -11,7 +11,6 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
@@ -114,34 +113,6 @@ class SetTest(unittest.TestCase):
             after = {name: _float32(value) for name, value in target.get_config().items()}
             self.assertEqual(after, {name: _float32(value) for name, value in before.items()})
             self.assertIn("learning_rate: 0.125, 0.05", report.differences)
-
-    def test_of_v1(self) -> None:
-        v1 = tf.compat.v1.train
-        for make, algorithm, settings in (
-            (lambda: v1.MomentumOptimizer(0.125, 0.75, use_nesterov=True), "SGD", {"momentum": 0.75, "nesterov": True}),
-            (
-                lambda: v1.AdamOptimizer(0.125, 0.75, 0.5, 0.25),
-                "Adam",
-                {"beta_1": 0.75, "beta_2": 0.5, "epsilon": 0.25},
-            ),
-            (
-                lambda: v1.RMSPropOptimizer(0.125, 0.5, 0.25, 0.125, centered=True),
-                "RMSprop",
-                {"rho": 0.5, "momentum": 0.25, "epsilon": 0.125, "centered": True},
-            ),
-            (lambda: v1.FtrlOptimizer(0.125, -0.25, beta=0.5), "Ftrl", {"learning_rate_power": -0.25, "beta": 0.5}),
-        ):
-            for family in MODULES:
-                with self.subTest(algorithm=algorithm, family=family):
-                    source, trained = make(), variables("legacy")
-                    train(source, trained, 0, 3)
-                    target, others = optimizer(family, algorithm), like(family, trained)
-                    report = mpls.convert_state(source, target, others, source_variables=trained, hyperparameters=True)
-                    for name in ("learning_rate", *settings):
-                        self.assertTrue(any(each.startswith(f"set: {name}: ") for each in report.differences), name)
-                    train(source, trained, 3, 6)
-                    train(target, others, 3, 6)
-                    assert_close(others, trained)
 
 
 def _float32(value: Any) -> Any:
