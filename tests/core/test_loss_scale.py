@@ -566,34 +566,3 @@ class CheckpointTest(unittest.TestCase):
         target = DynamicLossScale(1024, 3)
         tf.train.Checkpoint(scale=target).read(path)
         self.assertEqual(float(tf.function(lambda: target())()), 4.0)
-
-    def test_object_based_checkpoints_of_a_graph(self) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            scale = DynamicLossScale(8, 3)
-            op, _ = scale.update([tf.constant(INF)])
-            checkpoint = v1.train.Checkpoint(scale=scale)
-            session.run(v1.global_variables_initializer())
-            session.run(op)
-            path = checkpoint.save(self.path, session=session)
-        target = DynamicLossScale(1024, 3)
-        tf.train.Checkpoint(scale=target).read(path)
-        self.assertEqual(state(target), (4.0, 0))
-        with tf.Graph().as_default(), v1.Session() as session:
-            status = v1.train.Checkpoint(scale=target).restore(path)
-            status.assert_consumed()
-            status.initialize_or_restore(session)
-            self.assertEqual(session.run(target()), 4.0)
-
-    @parameterized.expand([("ours",), ("original",)])
-    def test_name_based_checkpoints_of_a_graph(self, writer: str) -> None:
-        classes = {"ours": DynamicLossScale, "original": NATIVE.DynamicLossScale}
-        with tf.Graph().as_default(), v1.Session() as session:
-            op, _ = classes[writer](8, 3).update([tf.constant(INF)])
-            session.run(v1.global_variables_initializer())
-            session.run(op)
-            v1.train.Saver().save(session, self.path)
-        for cls in classes.values():
-            with tf.Graph().as_default(), v1.Session() as session:
-                scale = cls(1024, 3)
-                v1.train.Saver().restore(session, self.path)
-                self.assertEqual(session.run(scale._current_loss_scale), 4.0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -155,83 +154,6 @@ class UpdateTest(unittest.TestCase):
     def test_outside_of_any_strategy_under_no_other(self) -> None:
         scale = DynamicLossScale(8)
         self.assertFalse(bool(scale.update([tf.constant(INF)])[1]))
-
-
-@contextlib.contextmanager
-def merge_calls_forbidden() -> Iterator[None]:
-    """Make `merge_call` of user code fail, as it does where replicas run as XLA programs."""
-    context = tf.distribute.ReplicaContext
-    original = context.merge_call
-
-    def refuse(self: Any, merge_fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        module = getattr(merge_fn, "__module__", "") or ""
-        if module.startswith("mpls"):
-            raise AssertionError(f"merge_call of {merge_fn}")
-        return original(self, merge_fn, args, kwargs)
-
-    context.merge_call = refuse
-    try:
-        yield
-    finally:
-        context.merge_call = original
-
-
-class StepsWithoutMergeTest(unittest.TestCase):
-    """Whole optimizer steps where `merge_call` is not allowed."""
-
-    def test_the_guard_sees_a_merge_call_of_mpls(self) -> None:
-        strategy, scale = mirrored(), DynamicLossScale(8)
-        with merge_calls_forbidden(), self.assertRaisesRegex(AssertionError, "merge_call"):
-            strategy.run(lambda: scale())
-
-    @parameterized.expand(
-        [
-            ("legacy", lambda: tf_keras.optimizers.legacy.SGD(0.5, 0.5)),
-            ("new", lambda: tf_keras.optimizers.SGD(0.5, 0.5)),
-        ]
-    )
-    @pytest.mark.matrix
-    def test_keras(self, name: str, make: Callable[[], Any]) -> None:
-        finals = []
-        for merges in (True, False):
-            strategy = mirrored(merges)
-            with strategy.scope():
-                variable = tf.Variable(1.0)
-                optimizer = mpls.keras.LossScaleOptimizer(make(), initial_scale=8, dynamic_growth_steps=2)
-                if name == "new":
-                    optimizer.build([variable])
-                else:
-                    optimizer._create_all_weights([variable])
-                # Created here, as the first step would by merging.
-                _ = optimizer.loss_scale
-
-            def step(value: Any, optimizer: Any = optimizer, variable: Any = variable) -> Any:
-                optimizer.minimize(lambda: variable * value, [variable])
-                return tf.identity(optimizer.loss_scale)
-
-            with contextlib.ExitStack() as stack:
-                if not merges:
-                    stack.enter_context(merge_calls_forbidden())
-                scales = [run(strategy, step, values) for values, _ in BAD_STEPS]
-            self.assertEqual(locals_of(strategy, optimizer.iterations), [len(BAD_STEPS)] * 2)
-            finals.append((scales, locals_of(strategy, variable)))
-        self.assertEqual(*finals)
-        self.assertEqual(finals[0][1][0], finals[0][1][1])
-        self.assertTrue(np.isfinite(finals[0][1][0]))
-
-    def test_graph_mode_wrapper_decides_alike(self) -> None:
-        """`tf.compat.v1.train` optimizers merge by themselves; the decision of mpls does not need to."""
-        strategy = mirrored(merges=False)
-        with strategy.scope():
-            scale = mpls.v1.DynamicLossScale(8, 2)
-            scale()
-
-        def decide(value: Any) -> Any:
-            return tf.identity(scale.update([value])[1])
-
-        with merge_calls_forbidden():
-            for values, expected in BAD_STEPS:
-                self.assertEqual(run(strategy, decide, values), [expected] * 2)
 
 
 def keep(grads_and_vars: Any) -> Any:

@@ -222,11 +222,16 @@ class ClassTest(unittest.TestCase):
 
     @parameterized.expand([(f"{n}_{how.__name__}", base, how) for n, base in PUBLIC.items() for how in HOW])
     def test_a_class_is_freed_with_its_concrete_classes(self, name: str, base: Any, how: Any) -> None:
-        cls = how(base)
-        classes = [weakref.ref(each) for each in (cls, *(type(made(cls, family)) for family in OPTIMIZERS))]
-        del cls
+        def used() -> list[Any]:
+            cls = how(base)
+            optimizers = {family: made(cls, family) for family in OPTIMIZERS}
+            for family, optimizer in optimizers.items():
+                self.check(optimizer, cls, family)
+            return [weakref.ref(each) for each in (cls, *optimizers.values(), *map(type, optimizers.values()))]
+
+        references = used()
         gc.collect()
-        self.assertEqual([each() for each in classes], [None] * 4)
+        self.assertEqual([each() for each in references], [None] * 7)
 
     @parameterized.expand([(f"{n}_{family}", base, family) for n, base in PUBLIC.items() for family in OPTIMIZERS])
     def test_methods_can_be_called_on_the_class(self, name: str, base: Any, family: str) -> None:

@@ -1,4 +1,4 @@
-"""What users drop goes away: graphs, classes, optimizers, and steps that are never finished."""
+"""What users drop goes away: graphs, and steps that are never finished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import without_deprecations
 
 v1 = tf.compat.v1
 
@@ -89,54 +88,6 @@ class GraphsTest(unittest.TestCase):
 
         self.assertTrue(is_gone(use()))
         self.assertEqual(scale._weights, {})
-
-
-class ClassesTest(unittest.TestCase):
-    """Users' subclasses live no longer than users want."""
-
-    @parameterized.expand(
-        [
-            (f"{inner}_{base.__module__}", inner, base)
-            for inner in INNERS
-            for base in (mpls.keras.LossScaleOptimizer, mpls.experimental.LossScaleOptimizer)
-        ]
-    )
-    def test_subclasses(self, name: str, inner: str, base: Any) -> None:
-        def use() -> Any:
-            class Mine(base):  # type: ignore[misc]
-                pass
-
-            arguments = ("dynamic",) if base is mpls.experimental.LossScaleOptimizer else ()
-            with without_deprecations():
-                opt = Mine(INNERS[inner](0.5), *arguments)
-            variable = keras.Variable([1.0]) if inner == "keras3" else tf.Variable([1.0])
-            opt.minimize(lambda: tf.reduce_sum(tf.convert_to_tensor(variable) * 2.0), [variable])
-            # Of one class there is one of instances, however many are made.
-            with without_deprecations():
-                self.assertIs(type(Mine(INNERS[inner](0.5), *arguments)), type(opt))
-            return weakref.ref(Mine), weakref.ref(opt)
-
-        mine, opt = use()
-        self.assertTrue(is_gone(opt))
-        self.assertTrue(is_gone(mine))
-
-    def test_threads_share_the_class_of_instances(self) -> None:
-        class Mine(mpls.keras.LossScaleOptimizer):
-            pass
-
-        start, made = threading.Barrier(8), []
-
-        def make() -> None:
-            start.wait(20)
-            made.append(type(Mine(tf_keras.optimizers.SGD(0.5))))
-
-        threads = [threading.Thread(target=make) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(len(made), 8)
-        self.assertEqual(len(set(made)), 1)
 
 
 class UnfinishedStepsTest(unittest.TestCase):
