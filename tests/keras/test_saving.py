@@ -10,6 +10,7 @@ import unittest
 import warnings
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -80,6 +81,40 @@ class SavingTest(unittest.TestCase):
             loaded = mpls.keras.load_model(path)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
+
+
+class Keras3Test(unittest.TestCase):
+    def trained(self, wrapper: Any, *values: float) -> Any:
+        inner = keras.optimizers.SGD(0.0625, momentum=0.5)
+        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile(wrapper(inner, initial_scale=8.0, dynamic_growth_steps=2), "mean_squared_error")
+        for value in values:
+            model.train_on_batch(np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32))
+        return model
+
+    def test_the_files_hold_the_same_as_those_of_keras(self) -> None:
+        stores = []
+        for wrapper in (Ours, keras.optimizers.LossScaleOptimizer):
+            with tempfile.TemporaryDirectory() as folder:
+                path = f"{folder}/model.weights.h5"
+                self.trained(wrapper, 1.0, 1.0, np.inf, 1.0).save_weights(path)
+                names: list[str] = []
+                with h5py.File(path) as file:
+                    file.visit(names.append)
+                    found = {name: file[name] for name in names}
+                    stores.append({n: each[()].tolist() for n, each in found.items() if isinstance(each, h5py.Dataset)})
+        self.assertEqual(*stores)
+        self.assertTrue(any("optimizer" in name for name in stores[0]))
+
+    def test_weights_of_the_optimizer_alone(self) -> None:
+        one, other = (self.trained(Ours, *values).optimizer for values in ((1.0, np.inf, 1.0), (2.0,)))
+        store: dict[str, Any] = {}
+        one.save_own_variables(store)
+        other.load_own_variables(store)
+        for mine, yours in zip(one.variables, other.variables, strict=True):
+            np.testing.assert_array_equal(mine, yours)
+        with self.assertWarnsRegex(UserWarning, "Skipping variable loading"):
+            Ours(keras.optimizers.SGD(0.0625, momentum=0.5)).load_own_variables(store)
 
 
 REPLACED = """

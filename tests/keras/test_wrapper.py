@@ -106,20 +106,6 @@ class AttributesTest(unittest.TestCase):
             config = Ours(optimizers.SGD(), dynamic_growth_steps=steps).get_config()
             self.assertEqual(Ours.from_config(config).dynamic_growth_steps, steps)
 
-    @parameterized.expand(
-        [(f"{f}_{a}", o, a) for f, o in FAMILIES for a in ("clipnorm", "clipvalue", "global_clipnorm")]
-    )
-    def test_clipping(self, name: str, optimizers: Any, attribute: str) -> None:
-        """Set on either, it clips the unscaled gradient."""
-        inner, variable = optimizers.SGD(1.0), tf.Variable([0.0, 0.0])
-        optimizer = Ours(inner, initial_scale=1024)
-        self.assertIsNone(getattr(optimizer, attribute))
-        setattr(optimizer, attribute, 0.5)
-        self.assertEqual((getattr(inner, attribute), getattr(optimizer, attribute)), (0.5, 0.5))
-        optimizer.minimize(lambda: tf.reduce_sum(variable * [3.0, 4.0]), [variable])
-        expected = [-0.5, -0.5] if attribute == "clipvalue" else [-0.3, -0.4]
-        np.testing.assert_allclose(variable, expected, rtol=1e-6)
-
     @parameterized.expand(FAMILIES)
     def test_iterations_can_be_replaced_before_the_first_step(self, name: str, optimizers: Any) -> None:
         optimizer, steps, variable = Ours(optimizers.SGD(0.5)), tf.Variable(5, dtype=tf.int64), tf.Variable(1.0)
@@ -378,12 +364,6 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual(float(optimizer.loss_scale), 8.0)
 
 
-def two_replicas() -> Any:
-    # Collective ops of strategies in one process are told apart by these keys alone.
-    tf.distribute.MirroredStrategy._collective_key_base += 10_007
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-
 class NamesOfWeightsTest(unittest.TestCase):
     """Variables of legacy optimizers have the names that the native wrapper gives them in eager mode."""
 
@@ -411,36 +391,3 @@ class NamesOfWeightsTest(unittest.TestCase):
         self.assertEqual(ours[1], native[1])
         # Slots exist after a skipped first step too, the native one makes them later.
         self.assertEqual((ours[0][: len(native[0])], ours[0]), (native[0], ours[1]))
-
-
-class StrategyTest(unittest.TestCase):
-    """Strategies under which the numbers would be wrong are refused, when wrapping and when applying."""
-
-    @parameterized.expand(
-        [
-            (f"{f}_{name}", optimizers, make)
-            for f, optimizers in FAMILIES
-            for name, make in (
-                ("one_device", lambda: tf.distribute.OneDeviceStrategy("CPU:0")),
-                ("mirrored", two_replicas),
-                ("multi_worker", lambda: tf.distribute.MultiWorkerMirroredStrategy()),
-                ("v1_mirrored", lambda: tf.compat.v1.distribute.MirroredStrategy(["CPU:0"])),
-            )
-        ]
-    )
-    def test_supported(self, name: str, optimizers: Any, make: Callable[[], Any]) -> None:
-        strategy = make()
-        with strategy.scope():
-            variable, optimizer = tf.Variable(1.0), Ours(optimizers.SGD(0.5), initial_scale=8)
-            if optimizers is NEW:
-                optimizer.build([variable])
-
-        @tf.function
-        def step(factor: Any) -> None:
-            strategy.run(lambda f: loop_step(optimizer, variable, f) and None, (factor,))
-
-        replicas = strategy.num_replicas_in_sync
-        for factor in (1.0, INF):
-            step(tf.constant(factor))
-        self.assertEqual(float(tf.identity(variable)), 1.0 - 0.5 * replicas)
-        self.assertEqual((float(optimizer.loss_scale), int(tf.identity(optimizer.iterations))), (4.0, 2))
