@@ -282,48 +282,19 @@ def _exists(name: str) -> bool:
         return False
 
 
-class KerasVariable:
-    """The environment variable by which TensorFlow chooses its Keras; child processes inherit it."""
-
-    def __init__(self) -> None:
-        self._outer: str | None = None
-        self._set: str | None = None
-
-    @property
-    def outer(self) -> str | None:
-        """The value that others have set."""
-        value = os.environ.get(KERAS_VARIABLE)
-        return value if self._set is None or value != self._set else self._outer
-
-    def choose(self, keras: int | None) -> None:
-        """Set the variable for Keras 2 or 3; None restores its old value.
-
-        TensorFlow reads the variable several times: once TensorFlow is loaded, the variable is not changed any more.
-        """
-        if "tensorflow" in sys.modules and keras is None:
-            return
-        self._outer, self._set = self.outer, None
-        _set(self._outer)
-        if keras is not None and is_keras_2(self._outer) is not (keras == 2):
-            self._set = "1" if keras == 2 else "0"
-            _set(self._set)
-
-
-def _set(value: str | None) -> None:
-    if value is None:
-        os.environ.pop(KERAS_VARIABLE, None)
-    else:
-        os.environ[KERAS_VARIABLE] = value
-
-
 _PACKAGES = {2: ("tf_keras", "tf-keras"), 3: ("keras", "keras")}
 
 
 class Modes:
-    """Chooses TF 1 or TF 2, and Keras 2 or 3, as the last installation says, if TensorFlow is not imported yet."""
+    """Chooses TF 1 or TF 2, and Keras 2 or 3, as the last installation says, if TensorFlow is not imported yet.
+
+    TensorFlow chooses its Keras by an environment variable, which child processes inherit.
+    """
 
     def __init__(self) -> None:
-        self._variable = KerasVariable()
+        # What others have set the variable to, and what mpls has.
+        self._outer: str | None = None
+        self._set: str | None = None
         self._redirection: Redirection | None = None
         self._redirected: tuple[str, ...] = ()
 
@@ -345,7 +316,7 @@ class Modes:
             raise ArgumentValueError(
                 error_text("install: keras", "be 2, 3 or None", keras, "install(keras=2)", "install")
             )
-        outer = self._variable.outer
+        outer = self._variable_of_others()
         _check_loaded(v1, keras)
         _check_keras(keras, outer)
         if legacy_optimizers and (keras or _keras_of_process(outer)) == 3:
@@ -361,7 +332,7 @@ class Modes:
 
     def choose(self, v1: bool, keras: int | None) -> None:
         """Set whether the user's imports of TensorFlow mean TF 1, and which Keras `tf.keras` is."""
-        self._variable.choose(keras)
+        self._choose_keras(keras)
         wanted = (*["tensorflow"] * v1, *["keras"] * (keras == 2))
         if wanted == self._redirected:
             return
@@ -370,6 +341,26 @@ class Modes:
         finds = {"tensorflow": find_v1, "keras": Keras2().find}
         self._redirection = Redirection({name: finds[name] for name in wanted}) if wanted else None
         self._redirected = wanted
+
+    def _variable_of_others(self) -> str | None:
+        value = os.environ.get(KERAS_VARIABLE)
+        return value if self._set is None or value != self._set else self._outer
+
+    def _choose_keras(self, keras: int | None) -> None:
+        """Set the variable for Keras 2 or 3; None restores its old value.
+
+        TensorFlow reads the variable several times: once TensorFlow is loaded, the variable is not changed any more.
+        """
+        if "tensorflow" in sys.modules and keras is None:
+            return
+        self._outer, self._set = self._variable_of_others(), None
+        if keras is not None and is_keras_2(self._outer) is not (keras == 2):
+            self._set = "1" if keras == 2 else "0"
+        value = self._set or self._outer
+        if value is None:
+            os.environ.pop(KERAS_VARIABLE, None)
+        else:
+            os.environ[KERAS_VARIABLE] = value
 
 
 def _check_loaded(v1: bool, keras: int | None) -> None:

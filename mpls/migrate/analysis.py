@@ -112,27 +112,19 @@ class Kind(Enum):
 
 
 class Finding(NamedTuple):
-    """A message about a place.
+    """A message about a part of a file.
 
     Attributes:
-        offset: where it is, in bytes of the text.
-        rule: the name of the rule.
+        node: the part.
         text: what was done, or what is left to do.
         kind: what it is about.
+        rule: the name of the rule; "" where the rule itself says it.
     """
-
-    offset: int
-    rule: str
-    text: str
-    kind: Kind
-
-
-class Note(NamedTuple):
-    """What a rule says about a part of a file: a text, as those of findings, and what it is about."""
 
     node: ast.expr | ast.stmt | ast.alias
     text: str
     kind: Kind = Kind.LEFT
+    rule: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -177,7 +169,7 @@ class Decision:
 
 
 Replace = Callable[["Use", "Analysis"], "Decision | None"]
-Look = Callable[["Analysis"], Iterable["Edit | Note"]]
+Look = Callable[["Analysis"], Iterable["Edit | Finding"]]
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ def _program(content: bytes, path: str, reader: Reader, file: str | None) -> Res
     encoded = Encoded(content)
     text = SourceText(encoded.text)
     edits, findings = _rewritten(reader, text, file)
-    messages = _messages(findings, lambda offset: (None, text.line_of(offset)))
+    messages = _messages(findings, lambda line: (None, line))
     after = text.edited(edits)
     if after == encoded.text:
         return Result(path, messages=messages)
@@ -279,7 +279,7 @@ def _of_unread_lines(text: NotebookText, reader: Reader) -> Iterator[Message]:
 
 
 def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | None, int]]) -> tuple[Message, ...]:
-    return tuple(Message(*place(each.offset), each.rule, each.text, each.kind) for each in findings)
+    return tuple(Message(*place(each.node.lineno), each.rule, each.text, each.kind) for each in findings)
 
 
 # Many files, in several processes: the results come in the order of the files, however many there are.

@@ -29,22 +29,21 @@ def rewritten(analysis: Analysis) -> tuple[tuple[Edit, ...], tuple[Finding, ...]
     """Return the edits that the rules make in a file, and what was done and what is left, in the order of the text."""
     decide(analysis)
     edits: list[Edit] = []
-    findings: set[Finding] = set()
+    findings: dict[tuple[int, int, str, str], Finding] = {}
     for found in _Rewriting(analysis).found():
         if isinstance(found, Edit):
             edits.append(found)
         else:
-            findings.add(found)
+            findings[found.node.lineno, found.node.col_offset, found.rule, found.text] = found
     kept = _without_nested(edits)
-    in_order = tuple(sorted(findings, key=lambda each: (each.offset, each.rule, each.text)))
+    in_order = tuple(findings[key] for key in sorted(findings))
     if edits:
         try:
             analysis.text.check(kept)
         except BROKEN as error:
             # What is written back is valid Python, whatever else goes wrong.
-            left = Finding(
-                0, "none", f"the file is left as it is, since the result would be no Python: {error}", Kind.LEFT
-            )
+            what = f"the file is left as it is, since the result would be no Python: {error}"
+            left = Finding(analysis.text.tree.body[0], what, rule="none")
             return (), (left, *(each for each in in_order if each.kind is not Kind.CHANGED))
     return kept, in_order
 
@@ -79,10 +78,7 @@ class _Rewriting:
         """Yield what rules find beside the uses of names."""
         for rule in self._analysis.rules:
             for found in () if rule.look is None else rule.look(self._analysis):
-                if isinstance(found, Edit):
-                    yield found
-                else:
-                    yield Finding(self._text.span(found.node)[0], rule.name, found.text, found.kind)
+                yield found if isinstance(found, Edit) else found._replace(rule=rule.name)
 
     def _objects_taken(self) -> set[ast.expr]:
         """Return the uses in loss scale objects whose settings become arguments."""
@@ -96,26 +92,25 @@ class _Rewriting:
         return taken
 
     def _use(self, use: Use, decision: Decision) -> Iterator[Edit | Finding]:
-        analysis, text = self._analysis, self._text
+        analysis = self._analysis
         rule = analysis.rule_of(use.rows[0])
         assert rule is not None
-        offset = text.span(use.node)[0]
         home, _, name = decision.path.rpartition(".")
         is_named = analysis.after(use.node, use.chain.region) == {decision.path}
         if decision.note:
-            yield Finding(offset, rule.name, decision.note, decision.kind)
+            yield Finding(use.node, decision.note, decision.kind, rule.name)
         missing = _missing_release(use, decision, analysis)
         if missing:
-            yield Finding(offset, rule.name, missing, Kind.LEFT)
+            yield Finding(use.node, missing, rule=rule.name)
         if is_named and not decision.edits:
             return
         if use.chain.string is not None and (decision.edits or not self._is_as_read(use.chain, use.node)):
             what = f"{use.rows[0].path} in an f-string is left: write {decision.path}"
-            yield Finding(offset, rule.name, what, Kind.LEFT)
+            yield Finding(use.node, what, rule=rule.name)
             return
         yield from decision.edits
         if is_named:
-            yield Finding(offset, rule.name, f"the arguments become those of {decision.path}", Kind.CHANGED)
+            yield Finding(use.node, f"the arguments become those of {decision.path}", Kind.CHANGED, rule.name)
         else:
             native = written(analysis, use.chain, use.node, decision.path) if decision.otherwise is not None else None
             yield from self._replaced(use.chain, use.node, home, name, use.rows[0].path, rule.name, native)
@@ -126,7 +121,7 @@ class _Rewriting:
         start, end = self._text.span(node)
         spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
         yield Edit(start, end, self._with_comments(spelled, start, end))
-        yield Finding(start, rule or "experimental-policies", f"{path} becomes {spelled}", Kind.CHANGED)
+        yield Finding(node, f"{path} becomes {spelled}", Kind.CHANGED, rule or "experimental-policies")
 
     def _with_comments(self, spelled: str, start: int, end: int) -> str:
         """Return what is written in place of a name, with the comments in it: it is in parentheses if it has any."""
@@ -148,7 +143,7 @@ class _Rewriting:
             assert rule is not None
             name = use.chain.names[0]
             what = f"{gone[0].path} is left, as {name} may be something else here too: write {gone[0].replacement}"
-            yield Finding(self._text.span(use.node)[0], rule.name, what, Kind.LEFT)
+            yield Finding(use.node, what, rule=rule.name)
 
     def _is_as_read(self, chain: Chain, node: ast.expr) -> bool:
         """Return whether the text has a name where the syntax tree says: it is wrong in f-strings up to Python 3.11."""
@@ -247,8 +242,8 @@ class _Spelling:
             for binding in within.find(name):
                 value = binding.value
                 if isinstance(value, ast.alias):
-                    holder = within.holder(name)
-                    if holder is not None and region.is_in(holder):
+                    # An import in a function may bind a global; the one behind it would bind a local name.
+                    if region.is_in(binding.region):
                         places.append(binding.statement)
                 elif isinstance(value, ast.expr) and id(value) not in seen:
                     seen.add(id(value))
@@ -335,7 +330,7 @@ def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Fin
         rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
         if rule is not None:
             text = f"imports {new} in place of {row.path}"
-            yield Finding(analysis.text.span(alias)[0], rule.name, text, Kind.CHANGED)
+            yield Finding(alias, text, Kind.CHANGED, rule.name)
 
 
 def _module(alias: ast.alias, home: str) -> str:

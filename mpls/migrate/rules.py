@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import STAR_RULE, Analysis, Kind, Note, Rule, home_of, is_gone, replacement_of
+from mpls.migrate.analysis import STAR_RULE, Analysis, Finding, Kind, Rule, home_of, is_gone, replacement_of
 from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, is_scale_class, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
@@ -35,7 +35,7 @@ from mpls.program.objects import Instance, calls_of_read_scales, is_experimental
 from mpls.program.releases import COMPARISONS
 from mpls.program.scopes import Chain, Member, Region, Role, Statement
 
-Found = Iterator[Edit | Note]
+Found = Iterator[Edit | Finding]
 
 _OF_OTHERS = (
     f"those of other files may be of {PUBLIC}, its base class: check what asks for the class, and write {PUBLIC} there"
@@ -53,7 +53,7 @@ def _class_values(analysis: Analysis) -> Found:
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
     for node in class_values(analysis):
         if isinstance(node, ast.alias) or node not in said:
-            yield Note(node, _MAKES_SOME if makes else _MAKES_NONE)
+            yield Finding(node, _MAKES_SOME if makes else _MAKES_NONE)
 
 
 EXPERIMENTAL_WRAPPER = Rule(
@@ -106,7 +106,7 @@ def _own_scale_classes(analysis: Analysis) -> Found:
         if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
             what = "wrappers of Keras take objects of a class of the program's own as of TF 2.3 only"
             install = f"call mpls.install(as_of={analysis.release_with_objects!r})"
-            yield Note(use.node, f"{what}: {install} before they are made")
+            yield Finding(use.node, f"{what}: {install} before they are made")
 
 
 LOSS_SCALE_CLASSES = Rule(
@@ -133,12 +133,12 @@ def _calls_of_scales(analysis: Analysis) -> Found:
         if read.name == "loss_scale" and is_call:
             yield from _called(read, analysis)
     for node in attributes_of_scales(analysis):
-        yield Note(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
+        yield Finding(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
     for call in calls_of_read_scales(analysis.instances):
         if call.kind in (Instance.WRAPPER, Instance.UNKNOWN):
             owner = " ".join(text.source(call.owner).split())
             what = f"the loss_scale of {owner} is called here: of a wrapper of Keras, it is a tensor"
-            yield Note(call.node, f"{what}, so take the parentheses away")
+            yield Finding(call.node, f"{what}, so take the parentheses away")
 
 
 def _called(read: Member, analysis: Analysis) -> Found:
@@ -153,12 +153,12 @@ def _called(read: Member, analysis: Analysis) -> Found:
         return
     if kind is not Instance.WRAPPER:
         what = f"{source}() is left, as it is not certain what it is called on"
-        yield Note(read.node, f"{what}: of a wrapper of Keras, take the parentheses away")
+        yield Finding(read.node, f"{what}: of a wrapper of Keras, take the parentheses away")
     elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
-        yield Note(read.node, f"{source}() is left: take the parentheses away by hand")
+        yield Finding(read.node, f"{source}() is left: take the parentheses away by hand")
     else:
         yield Edit(start, end, "")
-        yield Note(read.node, f"{source}() becomes {source}", Kind.CHANGED)
+        yield Finding(read.node, f"{source}() becomes {source}", Kind.CHANGED)
 
 
 def _uses_frameworks(analysis: Analysis) -> bool:
@@ -190,9 +190,9 @@ def _kept(analysis: Analysis) -> Found:
     kept = analysis.kept
     if kept is not None and kept.node is not None:
         what = f"mpls.install(as_of={analysis.settings.as_of!r}) is called behind the imports"
-        yield Note(kept.node, f"{what}: {kept.why}", Kind.CHANGED)
+        yield Finding(kept.node, f"{what}: {kept.why}", Kind.CHANGED)
     for node, text in lost_in(analysis):
-        yield Note(node, text)
+        yield Finding(node, text)
 
 
 LOSS_SCALE_OBJECTS = Rule(
@@ -236,13 +236,13 @@ def _names_in_checkpoints(analysis: Analysis) -> Found:
     if node is not None:
         what = f"{analysis.text.source(node)} tells names, of which Savers write more with mpls.v1"
         advice = "TensorFlow's own wrapper stays; write mpls.v1 if more names do no harm"
-        yield Note(node, f"{what}: {advice}", Kind.NOTED)
+        yield Finding(node, f"{what}: {advice}", Kind.NOTED)
     if not any(_is_of_graphs(row) for use, _ in analysis.uses for row in use.rows):
         return
     for chain in analysis.survey.chains if not _has_reference_variables(analysis) else ():
         if chain.names[-1] == "initialized_value" and chain.call is not None:
             what = "TensorFlow's variables have no initialized_value() any more: write .initial_value"
-            yield Note(chain.parts[-1], what)
+            yield Finding(chain.parts[-1], what)
 
 
 GRAPH_MODE = Rule(
@@ -280,7 +280,7 @@ def _wrappers_of_compile(analysis: Analysis) -> Found:
         is_of_float16 = use.call is not None and (not isinstance(name, ast.Constant) or name.value == "mixed_float16")
         if is_of_float16 and any(row.path == _SET_POLICY for row in use.rows):
             what = f"the wrapper that compile makes under this policy is that of Keras 3, which {lack}: {advice}"
-            yield Note(use.node, what)
+            yield Finding(use.node, what)
 
 
 PUBLIC_WRAPPER = Rule(
@@ -314,13 +314,13 @@ def _stars(analysis: Analysis) -> Found:
         home, names = analysis.names_of_star(node)
         if names:
             yield Edit(*analysis.text.span(node), f"from {home} import {', '.join(names)}")
-            yield Note(node, f"imports the names of {home} one by one", Kind.CHANGED)
+            yield Finding(node, f"imports the names of {home} one by one", Kind.CHANGED)
             continue
         for path in sorted(analysis.meanings.module_of(node)):
             if is_gone(path):
                 other = home_of(path)
                 advice = f"import those that are used from {other}" if other else "import the names that are used"
-                yield Note(node, f"imports all names of {path}, which is gone: {advice}")
+                yield Finding(node, f"imports all names of {path}, which is gone: {advice}")
 
 
 STAR_IMPORTS = Rule(
@@ -341,7 +341,7 @@ _DOTTED = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+")
 def _strings(analysis: Analysis) -> Found:
     for node in analysis.survey.strings:
         for path in filter(None, map(_path_of, _DOTTED.findall(str(node.value)))):
-            yield Note(node, f"names {path} in a string: {_advice(path)}")
+            yield Finding(node, f"names {path} in a string: {_advice(path)}")
     for call, region in analysis.survey.probes:
         name = call.args[1]
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(call.func, ast.Name):
@@ -353,9 +353,9 @@ def _strings(analysis: Analysis) -> Found:
             if is_gone(path):
                 what = f"{call.func.id} asks for {path}, which is gone"
                 if call.func.id == "hasattr":
-                    yield Note(call, f"{what}: it is False today, and the other branch runs", Kind.NOTED)
+                    yield Finding(call, f"{what}: it is False today, and the other branch runs", Kind.NOTED)
                 else:
-                    yield Note(call, f"{what}: {_advice(path)}")
+                    yield Finding(call, f"{what}: {_advice(path)}")
 
 
 _RUN = re.compile(r"""\s*(?:%run|!.*\bpython[\d.]*)\s(?:[^#;&|]*?[\s"'])?([^\s"'-][^\s"']*\.(?:py|ipynb))(?![\w.])""")
@@ -422,7 +422,7 @@ def _removed_policies(analysis: Analysis) -> Found:
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
             today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=not calls.isdisjoint(_GRAPH_MODE))
-            yield Note(first, f"the policy {name!r} was removed: write {today}")
+            yield Finding(first, f"the policy {name!r} was removed: write {today}")
 
 
 REMOVED_POLICY_NAMES = Rule(
@@ -447,7 +447,7 @@ def _comparisons(analysis: Analysis) -> Found:
             if wrong is not None:
                 source = " ".join(analysis.text.source(node).split())
                 advice = "compare numbers: tuple(map(int, tf.__version__.split('.')[:2]))"
-                yield Note(node, f"{source} compares text, and is {wrong[1]} for {wrong[0]}: {advice}")
+                yield Finding(node, f"{source} compares text, and is {wrong[1]} for {wrong[0]}: {advice}")
 
 
 def _wrong(
@@ -502,14 +502,14 @@ def _unknown_modules(analysis: Analysis) -> Found:
     # Nothing of the API is shorter.
     long = [each for each in analysis.survey.chains if len(each.names) > 2 and each.names[1] in parts]
     said += [(each, _unknown(each, analysis)) for each in long]
-    yield from (Note(chain.parts[-1], what) for chain, what in said if what)
+    yield from (Finding(chain.parts[-1], what) for chain, what in said if what)
     for node, statement, _ in analysis.survey.imports:
         for alias in node.names:
             path = "" if alias.name == "*" or _is_tried(statement) else analysis.meanings.path_of(alias)
             if path == _CONTRIB_MODULE:
-                yield Note(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
+                yield Finding(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
             elif is_gone(path) and home_of(path) is None and replacement_of(path) is None:
-                yield Note(alias, f"{path} is gone: take the import away where nothing uses it any more")
+                yield Finding(alias, f"{path} is gone: take the import away where nothing uses it any more")
 
 
 def _is_tried(statement: Statement) -> bool:

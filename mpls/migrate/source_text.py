@@ -218,9 +218,9 @@ class NotebookText:
         # The lines of the original cells: magics are in them as they were.
         self._lines = [_LINE.findall("".join(piece.value for piece in pieces)) for pieces in self._pieces]
 
-    def place(self, offset: int) -> tuple[int, int]:
-        """Return the number of the code cell that an offset is in, and the line in it, both from 1."""
-        return self._cells.place(self.source.line_of(offset))
+    def place(self, line: int) -> tuple[int, int]:
+        """Return the number of the code cell that a line of the source is in, and the line in it, both from 1."""
+        return self._cells.place(line)
 
     def cell(self, number: int) -> str:
         """Return the source of a code cell, counted from 1."""

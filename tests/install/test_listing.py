@@ -89,14 +89,6 @@ class NamespacesTest(ListingTestCase):
         dir(module)
         self.assertEqual({each for each in vars(module) if not each.startswith("__")}, set())
 
-    def test_namespaces_of_contrib_are_listed_nowhere(self) -> None:
-        mpls.install(contrib=True)
-        importlib.import_module("tensorflow.contrib.mixed_precision")
-        for module in (tf, tf.compat.v1):
-            self.assertNotIn("contrib", dir(module))
-            self.assertFalse(hasattr(module, "contrib"))
-            self.assertNotIn("contrib", dict(inspect.getmembers(module)))
-
 
 class ExistingModulesTest(ListingTestCase):
     is_warm = False

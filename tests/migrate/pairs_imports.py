@@ -77,6 +77,12 @@ PAIRS = {
         "def f(opt):\n    import tensorflow as tf\n    import mpls.v1\n"
         "    return mpls.v1.enable_mixed_precision_graph_rewrite(opt)\n",
     ),
+    "an import in another function": becomes(
+        "@run\ndef load():\n    global tf\n    import tensorflow as tf\n"
+        "def f():\n    return tf.keras.mixed_precision.experimental.Policy('float32')\n",
+        "import mpls.experimental\n@run\ndef load():\n    global tf\n    import tensorflow as tf\n"
+        "def f():\n    return mpls.experimental.Policy('float32')\n",
+    ),
     "an import after a colon": becomes(
         "try: import tensorflow as tf\nexcept ImportError: tf = None\n"
         "tf.keras.mixed_precision.experimental.set_policy('float32')\n",

@@ -52,6 +52,13 @@ def test_the_document_shows_some() -> None:
     assert len(diffs_of_the_document()) == 5
 
 
+@pytest.mark.parametrize("head", ['"""Doc."""\n', '"""Doc."""\nfrom __future__ import print_function\n'])
+def test_an_import_at_the_top_is_below_what_has_to_be_first(head: str) -> None:
+    load = "def load():\n    global tf\n    import tensorflow as tf\nload()\n"
+    new = after(f"{head}{load}tf.keras.mixed_precision.experimental.set_policy(p)\n")
+    assert new == f"{head}import mpls.experimental\n{load}mpls.experimental.set_policy(p)\n"
+
+
 @pytest.mark.parametrize("form", ["crlf", "cr", "bom", "latin-1", "no final newline", "tabs", "semicolons"])
 def test_other_forms_of_a_text(form: str) -> None:
     wrong = []
