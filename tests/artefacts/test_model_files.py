@@ -58,6 +58,8 @@ def load(path: Any, **kwargs: Any) -> tuple[Any, list[str]]:
     """Return the model, and what mpls has warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error")
+        # tf_keras 2.16 draws the seed of a layer by random.randint(1, 1e9), which Python 3.10 warns of.
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="random")
         warnings.simplefilter("always", MplsWarning)
         model = mpls.keras.load_model(path, **kwargs)
     return model, [str(each.message) for each in caught]
