@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from mpls.core.fast import AsOneOp, group, value_of
+from mpls.core.fast import AsOneOp, Stacks, group, value_from
 from mpls.core.gradients import all_finite, no_infinity, no_nan, sparse_places, values_of
 from mpls.core.replicas import (
     call_in_cross_replica_context,
@@ -474,7 +474,8 @@ class _Note:
     """A note of the gradients that one call has unscaled.
 
     Attributes:
-        flags: for each gradient that is not None a scalar float32, which is 0 if it is finite and else NaN.
+        flags: for each gradient that is not None a scalar float32, which is 0 if it is finite and else NaN; empty if
+            Python knows that all are finite.
         values: in a graph, their tensors, by which the gradients that are applied are recognised.
     """
 
@@ -503,7 +504,8 @@ class _Here:
         if self.applied:
             # A program may apply the gradients of one loss in several calls, each to other variables.
             self.begin_step()
-        self.notes.append(note)
+        if note.values or note.flags or not self.notes:
+            self.notes.append(note)
         self.unscaled += 1
         self.norm = norm
 
@@ -514,7 +516,8 @@ class _Here:
 
 @AsOneOp
 def _sum_of_squares(tensors: list[Any]) -> list[Any]:
-    return [tf.add_n([tf.reduce_sum(tf.square(tf.cast(tensor, tf.float32))) for tensor in tensors])]
+    # `l2_loss` is half of the sum.
+    return [2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(tensor, tf.float32)) for tensor in Stacks(tensors).tensors])]
 
 
 class UnscaledGradients(GraphLocal):
@@ -530,22 +533,26 @@ class UnscaledGradients(GraphLocal):
         values = [values_of(grad) for grad in grads]
         if not values:
             return
+        here = self._here()
         (total,) = _sum_of_squares(values, sparse_places(grads))
+        if tf.executing_eagerly() and replica_here() is None and bool(tf.math.is_finite(total)):
+            here.add(_Note([], []), tf.sqrt(total))
+            return
         # A square may leave float32 where the gradient does not, so look again if the sum is not finite.
-        flags = value_of(
+        flags = value_from(
+            values,
             tf.math.is_finite(total),
-            lambda: tf.zeros([len(values)]),
-            lambda: tf.where(tf.stack([all_finite(value) for value in values]), 0.0, float("nan")),
+            lambda *given: tf.zeros([len(given)]),
+            lambda *given: tf.where(tf.stack([all_finite(value) for value in given]), 0.0, float("nan")),
             "unscaled_check",
         )
-        here = self._here()
         note = _Note(tf.unstack(flags, num=len(values)), [] if tf.executing_eagerly() else values)
         here.add(note, tf.sqrt(total))
         if tf.executing_eagerly() and len(notes := here.notes) == _MOST:
             # Gradients may never be applied.
             notes[:] = [_Note(_combined(notes) or [tf.add_n([flag for each in notes for flag in each.flags])], [])]
 
-    def flags(self, grads: list[Any], variables: list[Any]) -> list[Any]:
+    def flags(self, grads: list[Any], variables: list[Any]) -> list[Any] | None:
         """Return the flags of the gradients of a step, which `note` has made in the same graph or thread.
 
         In eager mode these are all flags of the step: it ends when the next gradients are unscaled, or when gradients
@@ -558,7 +565,8 @@ class UnscaledGradients(GraphLocal):
 
         Returns:
             A flag for each gradient, a scalar float32: 0 if all unscaled gradients that it combines were finite, else
-            NaN. If the numbers differ, a flag for each unscaled gradient. An empty list if nothing is known.
+            NaN. If the numbers differ, a flag for each unscaled gradient. An empty list if Python knows that all were
+            finite. None if nothing is known.
         """
         here = self._here()
         if tf.executing_eagerly():
@@ -568,7 +576,9 @@ class UnscaledGradients(GraphLocal):
             found = here.notes
         else:
             found = _reached([values_of(grad) for grad in grads], here.notes)
-        if any(len(note.flags) != len(grads) for note in found):
+        if not found:
+            return None
+        if any(len(note.flags) not in (0, len(grads)) for note in found):
             return [flag for note in found for flag in note.flags]
         return _combined(found)
 
@@ -587,6 +597,7 @@ class UnscaledGradients(GraphLocal):
 
 def _combined(notes: list[_Note]) -> list[Any]:
     """Return the flags of gradients that add up those of all notes; an empty list if their numbers differ."""
+    notes = [note for note in notes if note.flags]
     if len({len(note.flags) for note in notes}) > 1:
         return []
     return [tf.add_n(flags) for flags in zip(*(note.flags for note in notes), strict=True)]
@@ -911,10 +922,12 @@ class StepNotes:
     def flags(self, grads: list[Any], variables: list[Any]) -> list[Any]:
         """Return what `UnscaledGradients.flags` says of gradients without None; an empty list without the option."""
         unscaled = self._record.unscaled
-        found = [] if unscaled is None else unscaled.flags(grads, variables)
-        if unscaled is not None and not found:
+        if unscaled is None:
+            return []
+        found = unscaled.flags(grads, variables)
+        if found is None:
             self._record.tell_of_unknown_gradients()
-        return found
+        return found or []
 
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""

@@ -29,6 +29,8 @@ _WORTH_A_SUM = 2**12
 _WORTH_SQUARES = 2**12
 # From this many elements copying a tensor in float32 takes longer than a conditional.
 _WORTH_A_RECIPROCAL = 2**15
+# From this many tensors, passing each into a conditional takes longer than a conditional that is one op.
+_WORTH_ONE_OP = 32
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
 _LARGE = 2**20
@@ -174,6 +176,44 @@ def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], 
     if isinstance(condition, bool):
         return if_true() if condition else if_false()
     return tf.cond(condition, if_true, if_false, name=name)
+
+
+def value_from(
+    tensors: list[Any], condition: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], name: str
+) -> Any:
+    """Return a tensor that one of two functions computes from tensors.
+
+    `tf.cond` passes each tensor through an op of its own, in each step. A conditional that is one op passes none; it
+    runs on one device, so that it is not used where there are others.
+
+    Args:
+        tensors: dense tensors.
+        condition: scalar boolean tensor.
+        if_true: gets the tensors, depends on nothing else and has no side effects.
+        if_false: the same; it returns a tensor of the same shape and dtype.
+        name: as in `value_of`.
+    """
+    if not _is_one_op(len(tensors)):
+        return value_of(condition, lambda: if_true(*tensors), lambda: if_false(*tensors), name)
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+    branches = [tf.function(branch, autograph=False).get_concrete_function(*specs) for branch in (if_true, if_false)]
+    (output,) = branches[0].outputs
+    (result,) = tf.raw_ops.StatelessIf(
+        cond=condition,
+        input=tensors,
+        Tout=[output.dtype],
+        then_branch=branches[0],
+        else_branch=branches[1],
+        output_shapes=[output.shape],
+        name=name,
+    )
+    return result
+
+
+def _is_one_op(tensors: int) -> bool:
+    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
+        return False
+    return tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
 
 
 def _can_be_gated() -> bool:

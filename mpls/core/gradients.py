@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core import fast
-from mpls.core.fast import AsOneOp, Stacks, value_of
+from mpls.core.fast import AsOneOp, Stacks, value_from, value_of
 from mpls.errors import TensorArgumentError, error_text
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
@@ -270,12 +270,12 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
 def _have_finite_sums(tensors: list[Any]) -> Any:
     """Return whether tensors of a graph are finite: if the sum of all elements is finite, else if each element is."""
     total = tf.add_n([tf.cast(tf.reduce_sum(tensor), tf.float32) for tensor in tensors])
-    return _unless(tf.math.is_finite(total), lambda: _all([_is_finite(tensor) for tensor in tensors]))
+    return _unless(tf.math.is_finite(total), lambda *given: _all([_is_finite(tensor) for tensor in given]), tensors)
 
 
-def _unless(are_finite: Any, check_all: Callable[[], Any]) -> Any:
+def _unless(are_finite: Any, check_all: Callable[..., Any], tensors: list[Any]) -> Any:
     """Return true if a cheap check has passed, and otherwise, in a conditional, the result of the full check."""
-    return value_of(are_finite, lambda: tf.constant(True), check_all, "are_finite")
+    return value_from(tensors, are_finite, lambda *_: tf.constant(True), check_all, "are_finite")
 
 
 def _stay_finite(tensors: list[Any], factor: int) -> Any:
@@ -285,7 +285,7 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
         return _are_finite(tensors, factor)
     # If the sum of squares is finite, no element is near the largest number, and the products need not be computed.
     squares = tf.add_n([tf.cast(tf.nn.l2_loss(tensor), tf.float32) for tensor in large])
-    checks = [_unless(tf.math.is_finite(squares), lambda: _are_finite(large, factor))]
+    checks = [_unless(tf.math.is_finite(squares), lambda *given: _are_finite(list(given), factor), large)]
     others = [tensor for tensor in tensors if not fast.is_bounded_by_squares(tensor)]
     if others:
         checks.append(_are_finite(others, factor))

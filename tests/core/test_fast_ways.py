@@ -26,7 +26,7 @@ DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
 SPECIAL = ("max", "-max", "tiny", "-tiny", "0", "-0", "inf", "-inf", "nan", "payload")
 MODES = ("eager", "eager again", "function", "graph")
-LAYOUTS = ("dense", "many alike", "sparse", "large", "empty", "scalar")
+LAYOUTS = ("dense", "many alike", "sparse", "large", "many large", "empty", "scalar")
 MIXTURES = [[tf.float16], [tf.float32], [tf.bfloat16, tf.float64], [tf.float64, tf.bfloat16, tf.float16]]
 SCALES = (1.0, 1024.0, 2.0**15, 2.0**24, 2.0**25, 3.7, 0.5)
 # Elements of a tensor that is large, in these tests.
@@ -68,6 +68,7 @@ def shapes_of(layout: str) -> list[tuple[int, ...]]:
         "sparse": [(4, 3), (2,)],
         # Of half precision, more than is copied in float32 where the scale has an exact reciprocal.
         "large": [(LARGE + 3,), (7,)],
+        "many large": [(LARGE + 3,), (7,), (2, LARGE), (LARGE,)],
         "empty": [(0,), (0, 3), (2,)],
         "scalar": [()] * 5,
     }[layout]
@@ -95,6 +96,7 @@ class Ways(unittest.TestCase):
             mock.patch.object(fast, "_WORTH_A_RECIPROCAL", LARGE),
             mock.patch.object(fast, "_WORTH_SQUARES", LARGE),
             mock.patch.object(fast, "_WORTH_A_SUM", LARGE),
+            mock.patch.object(fast, "_WORTH_ONE_OP", 2),
         ):
             replaced.start()
             self.addCleanup(replaced.stop)

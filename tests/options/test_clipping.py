@@ -265,7 +265,8 @@ class SeveralTest(unittest.TestCase):
         for value in (1.0, INF):
             [(grad, _)] = opt.compute_gradients(lambda value=value: weight * value, [weight])
             opt.apply_gradients([(clipped(grad), weight)])
-        self.assertEqual(seen[0], [0.5, 0.0])
+        # Where Python knows that all unscaled gradients were finite, there is nothing to add.
+        self.assertEqual(seen[0], [0.5])
         np.testing.assert_array_equal(seen[1], [0.5, NAN])
         self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [1, 1])
 
