@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 # Norms of arrays in float64, digests of their bits, and how many of their elements are not finite.
 
@@ -27,7 +27,7 @@ from typing import Any
 LARGE = 1 << 14
 
 
-class Measured:
+class Measured(NamedTuple):
     """What was measured of a list of arrays.
 
     Attributes:
@@ -36,10 +36,9 @@ class Measured:
         nonfinite: the number of elements that are infinite or NaN, in all.
     """
 
-    def __init__(self, norms: "list[float]", digest: str, nonfinite: int) -> None:
-        self.norms = norms
-        self.digest = digest
-        self.nonfinite = nonfinite
+    norms: Any
+    digest: str
+    nonfinite: int
 
 
 def groups_of(kinds: Any) -> "list[list[int]]":
@@ -337,7 +336,7 @@ class Series:
         self.about: "dict[str, Any]" = dict(about, variables=[about["variables"][at] for at in self.measured])
 
 
-class Reading:
+class Reading(NamedTuple):
     """What was read around a step.
 
     Attributes:
@@ -348,12 +347,11 @@ class Reading:
         nonfinite: the number of elements of gradients that are not finite on all replicas; None for one replica.
     """
 
-    def __init__(self, rule: str, before: Any, after: Any, loss: Any, nonfinite: Any) -> None:
-        self.rule = rule
-        self.before = before
-        self.after = after
-        self.loss = loss
-        self.nonfinite = nonfinite
+    rule: str
+    before: Any
+    after: Any
+    loss: Any
+    nonfinite: Any
 
 
 class StepRecorder:

@@ -106,6 +106,27 @@ class Keras3Test(unittest.TestCase):
         self.assertEqual(*stores)
         self.assertTrue(any("optimizer" in name for name in stores[0]))
 
+    @parameterized.expand([each for each in ("Lamb", "Muon", "ScheduleFreeAdamW") if hasattr(keras.optimizers, each)])
+    @pytest.mark.default_run("one case")
+    def test_h5_files_with_an_optimizer_that_mpls_does_not_know(self, name: str) -> None:
+        # Keras itself loads no bare Lamb from such a file.
+        for is_wrapped in (True, False)[: 1 + (name != "Lamb")]:
+            inner = getattr(keras.optimizers, name)(0.5)
+            model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+            model.compile(Ours(inner, initial_scale=8, dynamic_growth_steps=2) if is_wrapped else inner, "mse")
+            data = np.ones([2, 1], np.float32), np.zeros([2, 1], np.float32)
+            for _ in range(3):
+                model.train_on_batch(*data)
+            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+                mpls.keras.save_model(model, f"{folder}/model.h5")
+                loaded = mpls.keras.load_model(f"{folder}/model.h5")
+            for each in (model, loaded):
+                each.train_on_batch(*data)
+            for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
+                np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(model.get_weights()[0], loaded.get_weights()[0])
+
     def test_weights_of_the_optimizer_alone(self) -> None:
         one, other = (self.trained(Ours, *values).optimizer for values in ((1.0, np.inf, 1.0), (2.0,)))
         store: dict[str, Any] = {}

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
 from mpls.formats.algorithms import state_of
-from mpls.formats.file_kinds import LEGACY_WEIGHTS
+from mpls.formats.file_kinds import LEGACY_WEIGHTS, OPTIMIZER_WEIGHTS
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
 from mpls.keras.optimizer import LossScaleOptimizer
 from mpls.saved.containers import in_order
-from mpls.saved.model_files import ModelFile
+from mpls.saved.model_files import H5Model, ModelFile
 from mpls.transfer.load import load_record
 from mpls.transfer.scales import plan_scale, set_scale
 from mpls.transfer.transfer_report import Plan
@@ -63,14 +63,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord, custom_ob
         # The file does not name the slots of a class of the user. tf_keras has loaded them.
         set_scale(wanted, plan_scale(found.loss_scale, wanted, Plan(), found.key))
     elif _is_to_be_loaded(found) or is_replaced or not _keeps_optimizers(file):
-        subject = f"{file.path}: {found.key}"
-        load_record(
-            _with_scale(found, wanted),
-            wanted,
-            model.trainable_variables,
-            subject=subject,
-            goes_by_order=file.format == ".keras",
-        )
+        _load(found, wanted, file, model.trainable_variables)
     if found.loss_scale is not None and found.loss_scale.dynamic and found.loss_scale.scale is None:
         missing.append("the current loss scale and its counter")
     if missing:
@@ -170,6 +163,34 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
         )
     # The same as `set_weights`, which would copy the current values first.
     import_module("tf_keras").backend.batch_set_value(list(zip(inner.weights, weights, strict=True)))
+
+
+def _load(record: OptimizerRecord, optimizer: Any, file: ModelFile, variables: list[Any]) -> None:
+    if isinstance(file, H5Model) and record.family == "keras3" and state_of(record.algorithm) is None:
+        _set_in_order(optimizer, file, variables)
+        return
+    subject, goes_by_order = f"{file.path}: {record.key}", file.format == ".keras"
+    record = _with_scale(record, optimizer)
+    load_record(record, optimizer, variables, subject=subject, goes_by_order=goes_by_order)
+
+
+def _set_in_order(optimizer: Any, file: H5Model, variables: list[Any]) -> None:
+    """Set the variables of a Keras 3 optimizer of a class that mpls does not know: Keras saves them in their order.
+
+    Raises:
+        SavedStateError: they are not the variables of this optimizer.
+    """
+    if not optimizer.built:
+        optimizer.build(variables)
+    names = file.content.names(OPTIMIZER_WEIGHTS, "weight_names")
+    arrays = [file.content.array(f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
+    wanted, given = ([tuple(each.shape) for each in values] for values in (optimizer.variables, arrays))
+    if wanted != given:
+        advice = "Use an earlier file, or mpls.keras.load_model(path, compile=False)"
+        subject = f"{file.path}: {OPTIMIZER_WEIGHTS}"
+        raise SavedStateError(error_text(subject, f"hold arrays of the shapes {wanted}", given, advice, ANCHOR))
+    for variable, array in zip(optimizer.variables, arrays, strict=True):
+        variable.assign(np.asarray(array))
 
 
 def _say_what_is_missing(path: str, missing: list[str]) -> None:
