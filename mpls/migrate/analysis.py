@@ -370,7 +370,7 @@ class Analysis:
     @functools.cached_property
     def instances(self) -> Objects:
         """What the expressions of the file are."""
-        return Objects(self.meanings, self.facts.has_own_members, self.facts.is_set)
+        return Objects(self.meanings, self.facts.has_own_members)
 
     @functools.cached_property
     def release_with_objects(self) -> str:

@@ -21,7 +21,7 @@ from mpls.migrate.plan import decide
 from mpls.migrate.rewriting import rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
 from mpls.migrate.source_text import Edit, Encoded, NotebookText, SourceText, UnreadableError
-from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together, wanted_words
+from mpls.migrate.tree_facts import API_WORDS, NO_FACTS, Facts, facts_of, together
 from mpls.program.files import files, missing, without_collector
 from mpls.program.meaning import NOTHING, Meaning, Neighbours
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES
@@ -331,15 +331,11 @@ def _wait_and_end(sentinel: int) -> None:
 
 def _facts(files: dict[str, str]) -> Facts:
     found: set[Facts] = set()
-    wanted: set[bytes] = set()
     # Reading a pipe would take its data away.
     for file in filter(os.path.isfile, files):
         with contextlib.suppress(OSError), open(file, "rb") as opened:
-            content = opened.read(_MAX_BYTES)
-            found.add(facts_of(content))
-            wanted |= wanted_words(content)
-    facts = together(found)
-    return facts._replace(is_set=facts.is_set & wanted)
+            found.add(facts_of(opened.read(_MAX_BYTES)))
+    return together(found)
 
 
 # What a process has read; chunks beside each other import the same modules.

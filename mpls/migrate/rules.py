@@ -177,7 +177,7 @@ variables and attributes that are assigned nothing else, what a function of the 
 derives from a wrapper, what `isinstance` takes with the class of a wrapper, what `get_scaled_loss` or
 `get_unscaled_gradients` is called on, parameters of the file's own functions that get such objects only, and
 `model.optimizer` after `model.compile` with such an object. If a class of any file that is migrated has a method
-`loss_scale`, attributes, parameters and variables that another module sets may be its objects, and are left. What is
+`loss_scale`, attributes, parameters and variables of modules may be its objects, and are left. What is
 left is reported; so are `scale()` after `scale = opt.loss_scale`, `getattr(opt, "loss_scale")()`, and `update` and
 `get_config` of `opt.loss_scale`. A loss scale that is returned or passed to a function is not followed. Where
 `mpls.install(as_of=…)` with a release up to 2.3 is called, the attribute is an object, and all stays.

@@ -1,4 +1,4 @@
-"""What a file says that matters for others: classes with a `loss_scale` of their own, and names that it sets."""
+"""What a file says that matters for others: classes with a `loss_scale` of their own, and where wrappers are made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
-
-from mpls.program.files import names_set
 
 # A file without any of these words has nothing that a rule looks at.
 API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|version\.VERSION"
@@ -24,7 +22,6 @@ _MAKES = re.compile(
 # Members of the wrappers that Keras 2's `compile` made.
 _OF_COMPILED = (b".optimizer.get_scaled_loss", b".optimizer.get_unscaled_gradients", b".optimizer.loss_scale")
 _COMPILE = re.compile(rb"(?<!\bre)\.compile\b")
-_SPACES = bytes(each if re.match(rb"\w", bytes([each])) else 32 for each in range(256))
 
 
 class Facts(NamedTuple):
@@ -32,7 +29,6 @@ class Facts(NamedTuple):
 
     Attributes:
         passed_on: names without a word of the API under which they pass on a wrapper's class.
-        is_set: names that they set on objects other than `self`, as in `module.SCALE = 64`.
         has_own_members: whether a class has a `loss_scale` that may be called, so that not only wrappers have one.
         has_wrappers: whether a file that imports a framework names a wrapper's class.
         makers: checksums of the files that may make a wrapper, as one file may be looked at twice.
@@ -41,7 +37,6 @@ class Facts(NamedTuple):
     """
 
     passed_on: frozenset[bytes] = frozenset()
-    is_set: frozenset[bytes] = frozenset()
     has_own_members: bool = False
     has_wrappers: bool = False
     makers: frozenset[int] = frozenset()
@@ -57,28 +52,18 @@ NO_FACTS = Facts()
 
 def facts_of(content: bytes) -> Facts:
     """Return what a file says."""
-    is_set = frozenset(names_set(content))
     has_own = b"loss_scale" in content and any(each.search(content) for each in (_OWN_METHOD, _OWN_ATTRIBUTE))
     reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
     compiles = b".compile" in content and _COMPILE.search(content) is not None
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
-        return Facts(frozenset(), is_set, has_own, reads_compiled=reads_compiled, compiles=compiles)
+        return Facts(frozenset(), has_own, reads_compiled=reads_compiled, compiles=compiles)
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
     has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, is_set, has_own, has_wrappers, makers, reads_compiled, compiles)
-
-
-def wanted_words(content: bytes) -> frozenset[bytes]:
-    """Return the words of a file for which it matters whether another one sets them."""
-    return (
-        frozenset(content.translate(_SPACES).split())
-        if b"LossScale" in content or b".loss_scale" in content
-        else frozenset()
-    )
+    return Facts(passed_on, has_own, has_wrappers, makers, reads_compiled, compiles)
 
 
 def together(facts: Iterable[Facts]) -> Facts:
@@ -86,7 +71,6 @@ def together(facts: Iterable[Facts]) -> Facts:
     every = [*facts]
     return Facts(
         frozenset().union(*(each.passed_on for each in every)),
-        frozenset().union(*(each.is_set for each in every)),
         any(each.has_own_members for each in every),
         any(each.has_wrappers for each in every),
         frozenset().union(*(each.makers for each in every)),

@@ -231,7 +231,7 @@ def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, d
 def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
     bound = region.only(node.id)
     value = None if bound is None else bound.value
-    if bound is None or not isinstance(value, ast.expr) or analysis.instances.is_set_unseen(node.id, region):
+    if bound is None or not isinstance(value, ast.expr):
         return Unknown("is only known when the program runs")
     if isinstance(value, ast.Call):
         if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
@@ -241,6 +241,9 @@ def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int)
             is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
             advice = _REFUSED.format(analysis.release_with_objects) if is_refused else ""
         return Unknown(IN_VARIABLE, advice)
+    if region.holder(node.id) is analysis.survey.module:
+        # Other code may set a variable of the module.
+        return Unknown("may change when the program runs")
     # A number keeps its name; the word 'dynamic' is not a number.
     return _settings(value, bound.region, analysis, node.id, depth + 1)
 

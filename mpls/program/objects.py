@@ -113,18 +113,18 @@ class Objects:
     Args:
         meanings: what the names in it stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
-        is_set: names that files set on objects other than `self`.
         is_only: whether only that counts as a wrapper which is nothing else before.
+        is_set_here: whether no other module sets its variables.
     """
 
     def __init__(
-        self, meanings: Meanings, has_own_members: bool, is_set: frozenset[bytes], *, is_only: bool = False
+        self, meanings: Meanings, has_own_members: bool, *, is_only: bool = False, is_set_here: bool = False
     ) -> None:
         self._is_only = is_only
+        self._is_set_here = is_set_here
         self.survey: Survey = meanings.survey
         self._meanings = meanings
         self._has_own_members = has_own_members
-        self._is_set = is_set
         self._known: dict[tuple[int, str], Instance] = {}
         self._asked: set[tuple[int, str]] = set()
 
@@ -147,15 +147,6 @@ class Objects:
         is_evident = found is Instance.UNKNOWN and self._evidence.has(node, region)
         return Instance.WRAPPER if is_evident else found
 
-    def is_set_unseen(self, name: str, region: Region) -> bool:
-        """Return whether what a name in a scope is bound to may be changed where no assignment to the name says so."""
-        is_global = region.holder(name) is self.survey.module
-        return is_global and (self._has_unseen_changes or name.encode() in self._is_set)
-
-    @functools.cached_property
-    def _has_unseen_changes(self) -> bool:
-        return _has_unseen_changes(self._meanings)
-
     def _is_set_elsewhere(self, node: ast.expr, region: Region) -> bool:
         """Return whether a class of the program's own has a loss scale, and its objects may take an expression's place.
 
@@ -164,7 +155,7 @@ class Objects:
         if not self._has_own_members:
             return False
         if isinstance(node, ast.Name):
-            return self.is_set_unseen(node.id, region)
+            return not self._is_set_here and region.holder(node.id) is self.survey.module
         return isinstance(node, ast.Attribute)
 
     def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:
@@ -424,34 +415,6 @@ def _key(node: ast.expr, region: Region) -> _Key | None:
         return id(method.parent), f"self{text}"
     holder = region.holder(node.id)
     return None if holder is None else (id(holder), f"{node.id}{text}")
-
-
-# Without an argument, they are the variables themselves.
-_VARIABLES = ("globals", "vars", "locals")
-_RUN = ("exec", "execfile", "run_path")
-
-
-def _has_unseen_changes(meanings: Meanings) -> bool:
-    """Return whether a file may change its variables by `globals()`, `exec`, `setattr`, `mock.patch` and the like.
-
-    Args:
-        meanings: what its names stand for.
-    """
-    survey = meanings.survey
-    if any(not call.args for name in _VARIABLES for call, _ in survey.calls.get(name, ())):
-        return True
-    for chain in survey.chains:
-        called = chain.names[-1] if chain.call is not None else ""
-        if called in _RUN or "patch" in chain.names or chain.names[:2] == ("sys", "modules"):
-            return True
-        if called == "setattr" and chain.call is not None and chain.call.args:
-            method = chain.region.method()
-            if getattr(chain.call.args[0], "id", "") != (method.self_name if method is not None else None):
-                return True
-    # All names of a module of the program's own, or of an unknown one, may have others among them.
-    return any(
-        not paths or any(path.startswith("@") for path in paths) for paths in map(meanings.module_of, survey.stars)
-    )
 
 
 class ScaleCall(NamedTuple):

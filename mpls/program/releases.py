@@ -46,7 +46,6 @@ _MISSING = (
     "Exception",
     "BaseException",
 )
-_REFUSALS = ("ValueError", "AssertionError", "Exception", "BaseException")
 # The TensorFlow releases that mpls runs on; programs compare such versions as strings.
 _RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -95,14 +94,12 @@ class State(NamedTuple):
         is_dead: whether it never runs.
         inside: the functions and classes that it is in which nothing but their names can lead to, and conditions that
             a constant of the program makes false: `"if AMP"` after `AMP = False`, `"or AMP"` if there is an `else`.
-        may_fail: whether the program goes on if a value is refused.
     """
 
     region: Region
     branch: Branch = Branch.NONE
     is_dead: bool = False
     inside: tuple[str, ...] = ()
-    may_fail: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -352,8 +349,6 @@ class Releases(Meanings):
                 return state.on(Branch.TRIED if is_tried else Branch.GATED)
         elif hasattr(node, "handlers") and block is not node.finalbody:  # type: ignore[attr-defined]
             return _in_try(state, node, block)
-        elif isinstance(node, ast.With | ast.AsyncWith) and _expects_error(node):
-            return state._replace(may_fail=True)
         return state
 
     def result_of(self, test: ast.expr, region: Region, depth: int = 0) -> bool | None:
@@ -586,10 +581,7 @@ def _in_try(state: State, node: ast.stmt, block: list[ast.stmt]) -> State:
     assert isinstance(node, ast.Try)
     if block is not node.body and block is not node.orelse:
         return state.on(Branch.FALLBACK)
-    if any(map(_catches_missing, node.handlers)):
-        state = state.on(Branch.TRIED)
-    may_fail = block is node.body and any(_catches(each, _REFUSALS) for each in node.handlers)
-    return state._replace(may_fail=True) if may_fail else state
+    return state.on(Branch.TRIED) if any(map(_catches_missing, node.handlers)) else state
 
 
 def _last_name(node: ast.AST) -> str:
@@ -617,20 +609,10 @@ def _is_tried(test: ast.expr) -> bool | None:
 
 def _catches_missing(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches the error for a missing module or attribute."""
-    return _catches(handler, _MISSING)
-
-
-def _catches(handler: ast.ExceptHandler, names: tuple[str, ...]) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(_last_name(each) in names for each in types)
-
-
-def _expects_error(node: ast.With | ast.AsyncWith) -> bool:
-    """Return whether a `with` statement expects its body to fail, such as `with pytest.raises(...)`."""
-    called = [item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call)]
-    return any(_last_name(each).startswith(("raises", "assertRaises", "suppress")) for each in called)
+    return any(_last_name(each) in _MISSING for each in types)
 
 
 def _ends_block(body: list[ast.stmt]) -> bool:
@@ -656,18 +638,6 @@ def _constant(test: ast.expr) -> bool | None:
     if isinstance(test, ast.Constant):
         return bool(test.value)
     return False if _last_name(test) == "TYPE_CHECKING" else None
-
-
-def version_of_2(test: ast.expr) -> ast.expr | None:
-    """Return the expression that a condition requires to be version 2 or later; None for any other condition."""
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and test.func.attr == "startswith":
-        version, texts = test.func.value, test.args
-    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.GtE | ast.Gt):
-        version, texts = test.left, test.comparators
-    else:
-        return None
-    text = texts[0].value if len(texts) == 1 and isinstance(texts[0], ast.Constant) else None
-    return version if isinstance(text, str) and text.startswith("2") else None
 
 
 def _holds_for_every_release(comparison: ast.Compare) -> bool | None:

@@ -84,7 +84,6 @@ def signs_of(uses: Uses) -> list[Sign]:
     for access in uses.accesses:
         if access.is_certain:
             signs.extend(_of_access(access, uses, kinds))
-    signs.extend(Sign("v1", False, use.where, "asserts that TensorFlow is 2") for use in uses.for_tf_2)
     signs.extend(_of_rewrites(uses, kinds))
     signs.extend(_of_scales(uses, kinds))
     signs.extend(_of_classes(uses))
@@ -317,13 +316,10 @@ def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
 
 
 def _of_class(uses: Uses) -> Iterator[Sign]:
-    """Yield signs for calls of the class of the wrapper, for questions whether a type is it, and for subclasses."""
+    """Yield signs for calls of the class of the wrapper, and for subclasses."""
     for use in uses.uses:
         if use.is_certain and kind_of(use.path) == NEW_WRAPPER and use.call is not None:
             yield from _of_arguments(use.path, use.where, use.call)
-    for use in uses.type_is:
-        if kind_of(use.path) == NEW_WRAPPER:
-            yield Sign("wrapper", True, use.where, f"asks whether a type is {use.path}")
     for each in uses.classes:
         paths = [path for path, is_certain in each.bases if is_certain and kind_of(path) == NEW_WRAPPER]
         for path in paths if each.is_certain else ():

@@ -19,7 +19,7 @@ from mpls.program.objects import (
     is_public,
     kind_of,
 )
-from mpls.program.releases import Releases, State, is_switch, version_of_2
+from mpls.program.releases import Releases, State, is_switch
 from mpls.program.scopes import (
     Chain,
     Function,
@@ -83,7 +83,7 @@ class Call(NamedTuple):
     Attributes:
         values: those by position: the values of constants, `...` for others.
         names: the last names of those by position.
-        keywords: those by name: the values of constants, `...` for others; None for `**arguments` that are no literal.
+        keywords: those by name: the values of constants, `...` for others; None for `**arguments`.
         is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
             Keras 3.
         first: the first by position, or what is named `optimizer` or `opt`.
@@ -219,9 +219,7 @@ class FileUses:
         returns: its functions, with what they return.
         defined: the names of its functions and methods.
         checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
-        type_is: classes of TensorFlow or Keras in `type(…) is` comparisons.
         same: attributes that are asserted to be a certain object, by `assert a.b is c`.
-        for_tf_2: assertions that TensorFlow is 2.
         scales: loss scales of experimental wrappers that it takes as objects.
         modules: modules that it imports on every release, by absolute names, each with the conditions around the import
             that constants make false.
@@ -237,9 +235,7 @@ class FileUses:
     returns: list[tuple[str, Value]] = field(default_factory=list)
     defined: frozenset[str] = frozenset()
     checked: list[tuple[str, str]] = field(default_factory=list)
-    type_is: list[Use] = field(default_factory=list)
     same: list[Access] = field(default_factory=list)
-    for_tf_2: list[Use] = field(default_factory=list)
     scales: list[ScaleUse] = field(default_factory=list)
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     switches: frozenset[str] = frozenset()
@@ -274,9 +270,7 @@ class Uses(FileUses):
             self.accesses.extend(each if runs(each) else each._replace(is_certain=False) for each in file.accesses)
             self.classes.extend(each if runs(each) else each._replace(is_certain=False) for each in file.classes)
             self.same.extend(each for each in file.same if each.is_certain and runs(each))
-            self.for_tf_2.extend(each for each in file.for_tf_2 if each.is_certain and runs(each))
             self.scales.extend(each for each in file.scales if each.is_certain and runs(each))
-            self.type_is.extend(filter(runs, file.type_is))
             self.checked.extend(file.checked)
             self.returns.extend(file.returns)
             self.defined = self.defined | file.defined
@@ -331,15 +325,15 @@ class _File:
         found.uses = sorted((*self._imports(found), *self._names()), key=lambda use: use.where)
         kinds = {kind_of(use.path) for use in found.uses}
         if survey.reads or not kinds.isdisjoint((NEW_WRAPPER, EXPERIMENTAL_WRAPPER)):
-            self._objects = Objects(self._releases, False, frozenset(), is_only=True)
+            self._objects = Objects(self._releases, False, is_only=True)
         found.accesses = list(self._accesses())
         found.classes = list(self._classes())
         found.returns = list(self._returns())
         found.defined = frozenset(survey.functions)
         found.checked = list(self._checked())
-        found.type_is = list(self._types_compared())
         for node, statement, region in survey.nodes[ast.Assert]:
-            self._asserted(node.test, statement, region, found)
+            if isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
+                found.same += self._same([node.test.left, *node.test.comparators], statement, region)
         for chain in survey.chains:
             if chain.call is not None and chain.names[-1] == "assertIs":
                 found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
@@ -398,21 +392,14 @@ class _File:
             return
         call = None if place.call is None else _OTHER
         if place.call is not None and any(_tells(path) for path, _ in found):
-            call = self._call(place.call, place.region, state)
+            call = self._call(place.call, place.region)
         for path, is_certain in found:
             is_certain = is_certain and state.is_certain
             yield Use(path, self._where(place.node), is_certain, state.inside, call, place.target)
 
-    def _call(self, call: ast.Call, region: Region, state: State) -> Call:
-        keywords: dict[str | None, object] = {}
-        for keyword in call.keywords:
-            value = keyword.value
-            if keyword.arg is None and isinstance(value, ast.Dict) and value.keys:
-                pairs = zip(value.keys, value.values, strict=True)
-                keywords |= {getattr(key, "value", None): _constant(each) for key, each in pairs}
-            else:
-                keywords[keyword.arg] = _constant(value)
-        is_unextended = not state.may_fail and _is_path_without_extension(call, region)
+    def _call(self, call: ast.Call, region: Region) -> Call:
+        keywords = {keyword.arg: _constant(keyword.value) for keyword in call.keywords}
+        is_unextended = _is_path_without_extension(call, region)
         names = tuple(chain_of(each)[-1] for each in call.args)
         named = [each.value for each in call.keywords if each.arg in ("optimizer", "opt")]
         first = next(iter((*call.args, *named)), None)
@@ -432,7 +419,7 @@ class _File:
 
     def _access(self, member: Member, state: State) -> Access:
         node, region = member.node, member.region
-        call = None if member.call is None else self._call(member.call, region, state)
+        call = None if member.call is None else self._call(member.call, region)
         inner, value = node, attribute_of(node)[0]
         while value is not None:
             inner, value = value, attribute_of(value)[0]
@@ -459,17 +446,9 @@ class _File:
         kinds = frozenset(kind_of(path) for path, _ in self._releases.possible(node.func, region))
         return Value(chain_of(node.func)[-1], kinds, True)
 
-    def _asserted(self, test: ast.expr, statement: Statement, region: Region, into: FileUses) -> None:
-        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
-            into.same += self._same([test.left, *test.comparators], statement, region)
-        version = version_of_2(test)
-        if version is not None and self._releases.is_version(version, region):
-            state = self._releases.state(statement)
-            into.for_tf_2.append(Use("tf.__version__", self._where(test), state.is_certain, state.inside))
-
     def _same(self, sides: list[ast.expr], statement: Statement, region: Region) -> Iterator[Access]:
         state = self._releases.state(statement)
-        if state.may_fail or len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):
+        if len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):
             return
         for side in sides:
             if attribute_of(side)[1] == "loss_scale" and not self._releases.possible(side, region):
@@ -480,7 +459,7 @@ class _File:
     def _scales(self) -> Iterator[ScaleUse]:
         """Yield what a file does with the loss scales of wrappers, if all wrappers it makes are experimental ones."""
         # Objects of a class with a loss scale of its own may be where the first takes a wrapper for granted.
-        likely, sure = (Objects(self._releases, has_own, frozenset()) for has_own in (False, True))
+        likely, sure = (Objects(self._releases, has_own, is_set_here=True) for has_own in (False, True))
         for what, owner, region, place in (*self._scales_read(), *self._scales_called(likely)):
             if likely.of(owner, region) is Instance.WRAPPER:
                 state = self._releases.at(place.statement, place.choice)
@@ -532,7 +511,7 @@ class _File:
                 continue
             state = self._releases.at(place.statement, place.choice)
             if state.is_certain:
-                call = self._call(place.call, place.region, state)
+                call = self._call(place.call, place.region)
                 if isinstance(place, Chain):
                     # The object itself is an argument.
                     call = call._replace(values=call.values[1:], names=call.names[1:])
@@ -580,16 +559,6 @@ class _File:
             if getattr(test.func, "id", "") == "isinstance":
                 found = [path for each in types_asked(test) for path, _ in self._releases.possible(each, region)]
                 yield from ((chain_of(test.args[0])[-1], kind) for kind in map(kind_of, found) if kind)
-
-    def _types_compared(self) -> Iterator[Use]:
-        for node, statement, region in self._survey.nodes[ast.Compare]:
-            sides = (node.left, *node.comparators)
-            if not any(isinstance(each, ast.Call) and chain_of(each.func) == ("type",) for each in sides):
-                continue
-            state = self._releases.state(statement)
-            for side in sides if state.is_certain else ():
-                for path, _ in self._releases.possible(side, region):
-                    yield Use(path, self._where(side), True, state.inside)
 
 
 def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:

@@ -117,7 +117,8 @@ PAIRS = {
         "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, 'dynamic')\nopt.loss_scale()\n"
         "own = Own()\nown.loss_scale()\n",
         "import tensorflow as tf\nimport mpls.keras\nclass Own:\n    def loss_scale(self):\n        return 3\n"
-        "opt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\nopt.loss_scale\nown = Own()\nown.loss_scale()\n",
+        "opt = mpls.keras.LossScaleOptimizer(inner, dynamic=True)\nopt.loss_scale()\nown = Own()\nown.loss_scale()\n",
+        NAME,
     ),
     "a parameter that is used as a wrapper beside a class with a loss scale": stays(
         "import tensorflow as tf\nclass Own:\n    def loss_scale(self):\n        return 3\ndef f(opt):\n"

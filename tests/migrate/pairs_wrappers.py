@@ -70,9 +70,11 @@ PAIRS = {
         f"{TF_AND_EXPERIMENTAL}scale = mpls.experimental.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\n"
         "print(scale())\n",
     ),
-    "a constant word": becomes(
-        f"{TF}SCALE = 'dynamic'\nopt = {OLD}(opt, SCALE)\n",
-        f"{TF_AND_KERAS}SCALE = 'dynamic'\nopt = {NEW}(opt, dynamic=True)\n",
+    "a variable of the module": kept("opt, SCALE", before="SCALE = 'dynamic'\n"),
+    "a constant of a function": becomes(
+        f"{TF}def f(opt):\n    word, number = 'dynamic', 128\n    return {OLD}(opt, word), {OLD}(opt, number)\n",
+        f"{TF_AND_KERAS}def f(opt):\n    word, number = 'dynamic', 128\n"
+        f"    return {NEW}(opt, dynamic=True), {NEW}(opt, dynamic=False, initial_scale=number)\n",
     ),
     "a name that a function may set": becomes(
         f"{TF}scale = 128\n\ndef f():\n    global scale\n    scale = 1\n\nopt = {OLD}(opt, scale)\n",

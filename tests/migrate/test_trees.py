@@ -136,14 +136,6 @@ def test_objects_that_another_module_may_put_there(tmp_path: pathlib.Path, part:
     assert left == ([("a.py", "loss-scale-calls")] if other else [])
 
 
-def test_a_variable_that_another_module_sets(tmp_path: pathlib.Path) -> None:
-    program = f"import tensorflow as tf\nscale = 128\nopt = {OLD}(opt, scale)\n"
-    alone = migrated_tree(tmp_path, {"a.py": program, "b.py": "import a\nprint(a.scale == 8)\n"}).changed
-    assert "initial_scale=scale" in alone["a.py"]
-    changed = migrated_tree(tmp_path, {"a.py": program, "b.py": "import a\na.scale = 8\n"}).changed
-    assert "mpls.experimental.LossScaleOptimizer(opt, scale)" in changed["a.py"]
-
-
 def test_calls_in_files_that_import_no_framework(tmp_path: pathlib.Path) -> None:
     files = {
         "compat.py": "import tensorflow as tf\n"

@@ -151,7 +151,6 @@ class DisagreementTest(unittest.TestCase):
             ("v1", TF + "tf.placeholder(tf.float32)\nwith tf.GradientTape() as tape: pass", "v1", (2, 3), ""),
             ("v1 by a name of TF 2", TF + "tf.Session()\ntf.summary.create_file_writer('')", "v1", (2, 3), ""),
             ("v1 by a seed", TF + "tf.Session()\ntf.random.set_seed(1)", "v1", (2, 3), ""),
-            ("v1 by an assertion", TF + "assert tf.__version__ >= '2'\ntf.Session()", "v1", (3, 2), ""),
             (
                 "tf_keras",
                 TF + "import tf_keras\ntf_keras.Model\ntf.keras.layers.experimental.preprocessing.Rescaling(2)",
