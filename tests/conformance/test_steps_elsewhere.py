@@ -36,7 +36,9 @@ TERMS = {
 }
 LONE = {"lone": Term([1.0, 2.0])}
 LONE_LARGE = {"lone": Term(np.linspace(-1, 1, 2**16))}
-SETS = {"many": TERMS, "one": LONE, "one_large": LONE_LARGE}
+# Of which the conditional that looks at each element is one op.
+MANY_LARGE = {f"large{index}": Term(np.linspace(-1, 1, 2**12 + index % 2)) for index in range(33)}
+SETS = {"many": TERMS, "one": LONE, "one_large": LONE_LARGE, "many_large": MANY_LARGE}
 SCALING = Scaling(8.0, growth_steps=3)
 # Of steps: the loss is multiplied by them, and infinity is an overflow.
 FACTORS = (1.0, 0.5, np.inf, 1.0, 2.0, 1.0)
@@ -132,11 +134,13 @@ class TracedFirst(unittest.TestCase):
         self._check(training, twin, outer, "where it was traced")
         self._check(training, twin, traced[0], "where nothing compiles it")
 
-    @parameterized.expand([(family, xla) for (family,) in FAMILIES for xla in (False, True)])
+    @parameterized.expand(
+        [(family, terms, xla) for (family,) in FAMILIES for terms in ("many", "many_large") for xla in (False, True)]
+    )
     @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix
-    def test_and_saved(self, family: str, traced_for_xla: bool) -> None:
-        training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
+    def test_and_saved(self, family: str, terms: str, traced_for_xla: bool) -> None:
+        training, twin = (Training(HOSTS[family], SETS[terms]) for _ in range(2))
         step = tf.function(training.take_step, autograph=False, input_signature=[])
         train(training, tf.function(step, jit_compile=True) if traced_for_xla else step, (1.0,))
         train(twin, twin.take_step, (1.0,))
@@ -161,7 +165,7 @@ class TracedFirst(unittest.TestCase):
             expected = twin.state()
             for name, variable in loaded.named.items():
                 assert_close(name, variable, expected[name])
-        self.assertEqual(set(loaded.named), {*TERMS, "scale", "good"})
+        self.assertEqual(set(loaded.named), {*SETS[terms], "scale", "good"})
 
 
 class EveryOp(unittest.TestCase):
