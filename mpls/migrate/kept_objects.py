@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use, is_gone
@@ -11,7 +11,7 @@ from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale
 from mpls.names import RELEASES, SCALE_CLASSES, Name, named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
 from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Binding, Chain, Member, Region, Role, Statement
+from mpls.program.scopes import Member, Region, Role, Statement
 
 RULE_NAME = "loss-scale-objects"
 _METHODS = ("update", "get_config")
@@ -136,8 +136,6 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
         if isinstance(settings, Unknown) and settings.why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
-    for node, _ in _shared(analysis):
-        yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
 def _objects(analysis: Analysis) -> Iterator[Member]:
@@ -211,38 +209,22 @@ def _shared(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     for use, _ in analysis.uses:
         scale = scale_argument(use.call) if use.call is not None and any(map(is_experimental, use.rows)) else None
         value = scale.value if isinstance(scale, ast.keyword) else scale
-        region = use.chain.region
-        names, within, bindings = _place_of(value, region)
+        if not isinstance(value, ast.Name):
+            continue
+        name, region = value.id, use.chain.region
         is_object = any(
             isinstance(each.value, ast.Call) and _are_scale_classes(each.value.func, each.region, analysis)
-            for each in bindings
+            for each in region.find(name)
         )
-        if is_object and any(_is_read(chain, names, within) and value not in chain.parts for chain in chains):
-            what = f"up to TF 2.3 {'.'.join(names)} was the wrapper's loss scale, and today the wrapper copies it"
+        others = [each for each in chains if each.names[0] == name and each.parts[0] is not value]
+        read = [each.region.holder(name) for each in others if _is_loaded(each.parts[0])]
+        if is_object and region.holder(name) in read:
+            what = f"up to TF 2.3 {name} was the wrapper's loss scale, and today the wrapper copies it"
             yield use.node, what
 
 
-def _place_of(node: ast.expr | None, region: Region) -> tuple[tuple[str, ...], Region | None, Sequence[Binding]]:
-    """Return the names of a variable or an attribute of `self`, the scope that has it, and what binds it there."""
-    if isinstance(node, ast.Name):
-        return (node.id,), region.holder(node.id), region.find(node.id)
-    method = region.method()
-    if method is None or method.parent is None or not isinstance(node, ast.Attribute):
-        return (), None, ()
-    if not isinstance(node.value, ast.Name) or node.value.id != method.self_name:
-        return (), None, ()
-    return (node.value.id, node.attr), method.parent, method.parent.attributes.get(node.attr, ())
-
-
-def _is_read(chain: Chain, names: tuple[str, ...], within: Region | None) -> bool:
-    """Return whether a chain reads a variable of a scope, or an attribute of the objects of a class."""
-    part = chain.parts[len(names) - 1] if chain.names[: len(names)] == names else None
-    if not isinstance(part, ast.Name | ast.Attribute) or not isinstance(part.ctx, ast.Load):
-        return False
-    if len(names) == 1:
-        return chain.region.holder(names[0]) is within
-    method = chain.region.method()
-    return method is not None and method.parent is within
+def _is_loaded(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _has_gates(analysis: Analysis) -> bool:

@@ -167,12 +167,6 @@ MAKE = (
         ("assert opt.loss_scale is scale", "today it is a tensor"),
         ("opt._loss_scale = scale", "today it does not"),
         ("opt = old.LossScaleOptimizer(o, scale)\nscale(), opt.loss_scale()", "today the wrapper copies it"),
-        (
-            "class Model:\n    def __init__(self):\n        self.scale = tf.mixed_precision.experimental.FixedLossScale(2)\n"
-            "        self.opt = old.LossScaleOptimizer(o, self.scale)\n"
-            "    def get(self): return self.scale(), self.opt.loss_scale()",
-            "up to TF 2.3 self.scale was",
-        ),
     ],
 )
 def test_what_only_a_wrapper_up_to_2_3_had_is_reported_without_a_release(use: str, what: str) -> None:
