@@ -170,8 +170,3 @@ def test_what_is_no_notebook(content: bytes, reason: str) -> None:
     result = migrated_notebook(content)
     assert result.after == content
     assert reason in result.unread[0]
-
-
-def test_a_second_run_changes_nothing() -> None:
-    content = json.dumps(notebook(CHANGED)).encode()
-    assert migrated_notebook(content).after == content

@@ -202,20 +202,6 @@ def test_a_module_that_has_nothing_to_do_with_wrappers(tmp_path: pathlib.Path) -
     assert INSTALL in migrated_tree(tmp_path, files, *AS_OF).changed["train.py"]
 
 
-def test_a_package_called_keras(tmp_path: pathlib.Path) -> None:
-    changed = migrated_tree(
-        tmp_path,
-        {
-            "keras/__init__.py": "",
-            "keras/mixed_precision.py": "class LossScaleOptimizer: pass\n",
-            "train.py": "from keras.mixed_precision import LossScaleOptimizer\nimport keras\nimport tensorflow as tf\n"
-            f"a = LossScaleOptimizer(1)\nb = keras.mixed_precision.LossScaleOptimizer(2)\nc = {OLD}(opt, 1)\n",
-        },
-    ).changed
-    assert list(changed) == ["train.py"]
-    assert changed["train.py"].count("mpls") == 2
-
-
 def test_a_folder_that_is_no_package_hides_nothing(tmp_path: pathlib.Path) -> None:
     program = "import tensorflow as tf\ntf.keras.mixed_precision.experimental.set_policy('float32')\n"
     changed = migrated_tree(

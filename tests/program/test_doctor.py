@@ -329,22 +329,6 @@ class NotebookTest(_InFolder):
         place = {"file": "nets/model.py", "cell": None, "line": 2, "certain": True, "behind": None}
         self.assertEqual(program["options"][0]["because"]["place"], place)
 
-    @parameterized.expand(
-        [
-            (b"{", "is not a notebook: it is not JSON"),
-            (b"\xff", "is not a notebook: it is not JSON"),
-            (b"[" * 100_000, "is not a notebook: it is not JSON"),
-            (b"[]", "is not a notebook: it has no cells"),
-            (b"{}", "is not a notebook: it has no cells"),
-            (b'{"worksheets": 3}', "is not a notebook: it has no cells"),
-            (cells("x", kernelspec={"language": "R\x1b"}).encode(), "is a notebook in R\\x1b"),
-            (cells("x", language_info={"name": "julia"}).encode(), "is a notebook in julia"),
-        ]
-    )
-    def test_what_is_none(self, content: bytes, reason: str) -> None:
-        self.write(content, "old.ipynb")
-        self.assertEqual(run("old.ipynb"), (2, "", f"mpls doctor: old.ipynb {reason}\n"))
-
 
 class FolderTest(_InFolder):
     def paths(self, *paths: str) -> list[str]:
@@ -457,12 +441,6 @@ class PathsTest(_InFolder):
         description = read("missing.py", "train.py")
         self.assertEqual(description["unread"], [{"path": "missing.py", "reason": "is not there"}])
         self.assertEqual(len(description["programs"]), 1)
-
-    @parameterized.expand([(b"def broken(:\n",), (b"\x00\x01",), (b"\xff\xfe",), (b"print 'x'\n",)])
-    def test_no_python(self, content: bytes) -> None:
-        status, out, err = run(self.write(content))
-        self.assertEqual((status, out), (2, ""))
-        self.assertRegex(err, r"^mpls doctor: train\.py is not Python 3: .*\n$")
 
     def test_too_large_a_file(self) -> None:
         name = self.write("x = 1\n" * 170_000)

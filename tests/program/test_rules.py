@@ -13,11 +13,23 @@ from mpls.cli import main
 from tests.install.hint_cases import CASES
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
-from .rules_gates import FIRST_TRY, GATES, NAMES, NO_GATES, SPELLINGS, SUBCLASSES, SWITCHES
-from .rules_keras import KERAS, SAVING
-from .rules_releases import AS_OF, REPLACING
-from .rules_tf1 import CONTRIB, V1
-from .rules_wrappers import FLOWS, TWO_BRANCHES
+from .rules_all import (
+    AS_OF,
+    CONTRIB,
+    FIRST_TRY,
+    FLOWS,
+    GATES,
+    KERAS,
+    NAMES,
+    NO_GATES,
+    REPLACING,
+    SAVING,
+    SPELLINGS,
+    SUBCLASSES,
+    SWITCHES,
+    TWO_BRANCHES,
+    V1,
+)
 
 TABLES = {
     "tf 1": V1,
