@@ -48,7 +48,11 @@ class NewAdapter(TfKerasMembers, _Native):
             config: the serialized optimizer.
             custom_objects: classes of the user by name.
         """
-        return tf_keras.optimizers.deserialize(config, custom_objects=custom_objects, use_legacy_optimizer=False)
+        # tf_keras itself does not look for all of its classes: Lion and Adafactor are missing.
+        cls = getattr(tf_keras.optimizers, str(config.get("class_name")), None)
+        own = {cls.__name__: cls} if isinstance(cls, type) else {}
+        objects = {**own, **(custom_objects or {})}
+        return tf_keras.optimizers.deserialize(config, custom_objects=objects, use_legacy_optimizer=False)
 
     def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
         super()._init_family(inner_optimizer, name, options)

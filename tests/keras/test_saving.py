@@ -57,6 +57,23 @@ class SavingTest(unittest.TestCase):
             if suffix == ".h5" or name == "new":
                 self.assertEqual(int(loaded.optimizer.iterations), 3)
 
+    @parameterized.expand([(name, suffix) for name in ("Lion", "Adafactor") for suffix in FORMATS.values()])
+    @pytest.mark.default_run("one case")
+    def test_optimizers_that_tf_keras_does_not_look_for_by_name(self, name: str, suffix: str) -> None:
+        model = tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=(3,))])
+        model.compile(Ours(getattr(tf_keras.optimizers, name)(0.5), initial_scale=8), "mse")
+        model.train_on_batch(np.ones([2, 3], np.float32), np.ones([2, 2], np.float32))
+        loaded = save_and_load(model, suffix)
+        self.assertEqual(type(loaded.optimizer.inner_optimizer).__name__, name)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            mpls.keras.save_model(model, f"{folder}/model{suffix}")
+            loaded = mpls.keras.load_model(f"{folder}/model{suffix}")
+        for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
+            np.testing.assert_array_equal(one, other)
+        again = Ours.from_config(model.optimizer.get_config())
+        self.assertEqual(type(again.inner_optimizer).__name__, name)
+
     def test_turned_into_a_legacy_optimizer_by_tf_keras(self) -> None:
         optimizer = Ours(tf_keras.optimizers.SGD(0.125, 0.5), initial_scale=8, dynamic_growth_steps=2)
         legacy = tf_keras.__internal__.optimizers.convert_to_legacy_optimizer(optimizer)
