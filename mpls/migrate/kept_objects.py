@@ -136,6 +136,8 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
         if isinstance(settings, Unknown) and settings.why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
+    for node, _ in _shared(analysis):
+        yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
 def _objects(analysis: Analysis) -> Iterator[Member]:

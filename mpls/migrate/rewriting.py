@@ -9,7 +9,7 @@ import tokenize
 from bisect import bisect
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use, is_gone
+from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Replacement, Use, alternatives, is_gone
 from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed, is_through_unsure
@@ -374,12 +374,18 @@ class _ImportFrom:
         yield Edit(self._start, self._end, joined)
 
     def _by_home(self) -> dict[str, list[tuple[ast.alias, str]]]:
-        """Return the names to import from each module."""
-        found: dict[str, list[tuple[ast.alias, str]]] = {}
+        """Return the names to import from each module; from one module, if it has all."""
+        options: dict[ast.alias, list[Replacement]] = {}
         for alias in self._node.names:
-            home, _, name = self._aliases.get(alias, "").rpartition(".")
-            if home:
-                found.setdefault(home, []).append((alias, name))
+            path = self._aliases.get(alias)
+            if path is not None:
+                home, _, name = path.rpartition(".")
+                options[alias] = alternatives(Replacement(home, name))
+        common = set.intersection(*({each.home for each in found} for found in options.values()))
+        found: dict[str, list[tuple[ast.alias, str]]] = {}
+        for alias, replacements in options.items():
+            preferred = next((each for each in replacements if each.home in common), replacements[0])
+            found.setdefault(preferred.home, []).append((alias, preferred.name))
         return found
 
     def _module(self) -> str:

@@ -12,6 +12,10 @@ PAIRS = {
         "# Half of it.\n# the wrapper\n# noqa: F401\nfrom mpls.keras import LossScaleOptimizer\n"
         "from mpls.experimental import set_policy, global_policy, Policy\nopt = LossScaleOptimizer(o, dynamic=True)\n",
     ),
+    "names of several modules": becomes(
+        "from tensorflow.train.experimental import DynamicLossScale, enable_mixed_precision_graph_rewrite\n",
+        "from mpls.v1 import DynamicLossScale, enable_mixed_precision_graph_rewrite\n",
+    ),
     "a removed module": becomes(
         "from tensorflow.keras.mixed_precision import experimental as prec\nprec.set_policy('mixed_float16')\n",
         "from mpls import experimental as prec\nprec.set_policy('mixed_float16')\n",
