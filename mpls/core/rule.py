@@ -68,11 +68,6 @@ SEARCH_FACTOR = 32
 SEARCH_OVER = 2**30
 
 
-def select_python(condition: bool, if_true: Any, if_false: Any) -> Any:
-    """Choose between two Python values, as `tf.where` does between two tensors."""
-    return if_true if condition else if_false
-
-
 def only_counts(good_steps: Any, growth_steps: Any) -> Any:
     """Return whether the next finite step leaves the scale as it is; if not, the scale is due to grow.
 
@@ -82,7 +77,7 @@ def only_counts(good_steps: Any, growth_steps: Any) -> Any:
     return good_steps < growth_steps - 1
 
 
-def growth_period(search_steps: Any, growth_steps: Any, select: Callable[[Any, Any, Any], Any] = select_python) -> Any:
+def growth_period(search_steps: Any, growth_steps: Any, select: Callable[[Any, Any, Any], Any]) -> Any:
     """Return the finite steps in a row after which a scale that searches grows.
 
     Args:
@@ -94,10 +89,7 @@ def growth_period(search_steps: Any, growth_steps: Any, select: Callable[[Any, A
 
 
 def next_state(
-    state: ScaleState,
-    grads_finite: Any,
-    rule: UpdateRule,
-    select: Callable[[Any, Any, Any], Any] = select_python,
+    state: ScaleState, grads_finite: Any, rule: UpdateRule, select: Callable[[Any, Any, Any], Any]
 ) -> ScaleState:
     """Return the state after a step.
 

@@ -47,6 +47,7 @@ TABLE = [
     ("multiplier_10", 1, 10.0, 8.0, 0, True, 80.0, 0),
     ("saturated_stays_and_counts_anew", 1, 2.0, 2.0**127, 0, True, 2.0**127, 0),
     ("saturated_at_the_largest_float32", 1, 2.0, MAX, 0, True, MAX, 0),
+    ("grows_up_to_the_largest_float32", 1, 2.0, MAX / 2, 0, True, MAX, 0),
     ("saturated_shrinks", 1, 2.0, 2.0**127, 0, False, 2.0**126, 0),
     ("grows_up_to_the_last_power", 1, 2.0, 2.0**126, 0, True, 2.0**127, 0),
     ("restored_inf_recovers", 3, 2.0, INF, 0, False, MAX, 0),
@@ -138,6 +139,7 @@ class TableTest(unittest.TestCase):
             # Growth that leaves float32, and a ceiling that it may reach.
             ({"max_scale": 2.0**127, "growth_factor": 8.0, "growth_steps": 1}, 2.0**126, True, 2.0**127),
             ({"max_scale": MAX, "growth_factor": 8.0, "growth_steps": 1}, 2.0**126, True, 2.0**126),
+            ({"max_scale": MAX, "growth_factor": 8.0, "growth_steps": 1}, MAX / 8, True, MAX),
         ):
             options = {key: value for key, value in bounds.items() if key != "growth_steps"}
             start = min(max(8.0, options.get("min_scale", 1.0)), options.get("max_scale", MAX))

@@ -20,7 +20,6 @@ import mpls.keras.legacy
 import mpls.keras.new
 import mpls.keras.tf_keras_family
 import mpls.v1.optimizer
-from mpls.core.rule import select_python
 from mpls.core.weights import Lock, Weights
 
 # What is replaced: the object, the name of its attribute, and the replacement.
@@ -67,7 +66,7 @@ def changed_rule(**changes: Callable[[Any], Any]) -> Callable[[], list[Patch]]:
     """Return the fault of a rule with other settings."""
 
     def patches() -> list[Patch]:
-        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
             changed = {name: change(getattr(rule, name)) for name, change in changes.items()}
             return _next_state(state, grads_finite, dataclasses.replace(rule, **changed), select)
 
@@ -84,7 +83,7 @@ def _state(change: Callable[[Any, Any, Any, Any, Any], Any]) -> Callable[[], lis
     """Return the fault of a rule that comes to another state: `change(before, after, grads_finite, rule, select)`."""
 
     def patches() -> list[Patch]:
-        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any = select_python) -> Any:
+        def next_state(state: Any, grads_finite: Any, rule: Any, select: Any) -> Any:
             return change(state, _next_state(state, grads_finite, rule, select), grads_finite, rule, select)
 
         return [(mpls.core.dynamic, "next_state", next_state)]
