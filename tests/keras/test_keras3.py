@@ -19,7 +19,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import CallOrderError, MplsError, UnsupportedBackendError
+from mpls.errors import CallOrderError, MplsError
 from tests.core.behavior import behaving_as
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -304,19 +304,6 @@ class MembersTest(unittest.TestCase):
         self.assertRegex(optimizer.name, r"^loss_scale_optimizer(_\d+)?$")
         self.assertEqual(wrapped(name="mine").name, "mine")
 
-    def test_the_variables_stand_where_the_native_wrapper_has_them(self) -> None:
-        for inner in (keras.optimizers.SGD(0.5, momentum=0.5), keras.optimizers.Adam(0.5)):
-            config = keras.optimizers.serialize(inner)
-            variables = [keras.Variable(1.0, name="v"), keras.Variable([1.0], name="w")]
-            paths = []
-            for wrapper in (Ours, Native):
-                optimizer = wrapper(keras.optimizers.deserialize(config), initial_scale=8.0)
-                optimizer.build(variables)
-                paths.append(
-                    [(each.name, each.shape, each.dtype, each.numpy().tolist()) for each in optimizer.variables]
-                )
-            self.assertEqual(*paths)
-
     def test_built(self) -> None:
         optimizer, variable = wrapped(keras.optimizers.Adam()), keras.Variable([1.0, 2.0])
         self.assertFalse(optimizer.built)
@@ -346,20 +333,6 @@ class MembersTest(unittest.TestCase):
         self.assertEqual(state_of(other), (4.0, 1, 2))
         for one, two in zip(optimizer.variables, other.variables, strict=True):
             np.testing.assert_array_equal(one.numpy(), two.numpy())
-
-    def test_the_average_of_weights(self) -> None:
-        variable, control = keras.Variable(1.0), keras.Variable(1.0)
-        settings = {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 3}
-        optimizer, bare = wrapped(keras.optimizers.SGD(0.25, **settings)), keras.optimizers.SGD(0.25, **settings)
-        for factor in (1.0, INF, 2.0, NAN, 1.0, 0.5):
-            keras_3_style(optimizer, variable, factor)
-            if np.isfinite(factor):
-                bare.apply([tf.constant(factor)], [control])
-            self.assertEqual(float(variable), float(control))
-        optimizer.finalize_variable_values([variable])
-        bare.finalize_variable_values([control])
-        self.assertEqual(float(variable), float(control))
-        self.assertEqual(int(optimizer.iterations), 4)
 
     @parameterized.expand(RUNNERS)
     def test_gradient_accumulation(self, name: str, compiled: Any) -> None:
@@ -458,14 +431,6 @@ class SurfaceTest(unittest.TestCase):
 
 
 class ConfigTest(unittest.TestCase):
-    def test_a_dynamic_one_is_that_of_the_native_wrapper(self) -> None:
-        ours = wrapped(keras.optimizers.Adam(0.5, name="inner"), name="mine").get_config()
-        native = Native(
-            keras.optimizers.Adam(0.5, name="inner"), initial_scale=8.0, dynamic_growth_steps=2, name="mine"
-        ).get_config()
-        self.assertEqual(ours, native)
-        self.assertEqual(Native.from_config(ours | {}).get_config(), native)
-
     def test_configs_with_the_unused_settings_of_older_releases(self) -> None:
         config = wrapped().get_config()
         defaults = {"weight_decay": None, "clipnorm": None, "use_ema": False, "ema_momentum": 0.99}
@@ -538,12 +503,6 @@ class RefusalTest(unittest.TestCase):
         optimizer, variable = wrapped(), keras.Variable(1.0)
         with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, "v1 graph.*got one of Keras 3"):
             optimizer.apply_gradients([(tf.constant(1.0), variable)])
-
-    def test_what_needs_another_backend(self) -> None:
-        optimizer = wrapped()
-        with self.assertRaisesRegex(NotImplementedError, r"on the JAX backend.*Call opt.apply") as caught:
-            optimizer.stateless_apply([], [], [])
-        self.assertIsInstance(caught.exception, UnsupportedBackendError)
 
     def test_a_loss_without_tape(self) -> None:
         with self.assertRaisesRegex(ValueError, "tape must be given where the loss is a tensor"):
