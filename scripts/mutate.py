@@ -70,6 +70,7 @@ class Mutant:
         path: the module, from the root of the checkout.
         where: the function or class, with those around it; empty outside of them.
         first: the first line of the outermost function; 0 for what runs as the module is imported.
+        last: its last line.
         start: the first line of what is changed.
         old: the lines that are changed.
         new: what they become.
@@ -79,6 +80,7 @@ class Mutant:
     path: str
     where: str
     first: int
+    last: int
     start: int
     old: str
     new: str
@@ -109,7 +111,7 @@ class _Finder(cst.CSTVisitor):
         super().__init__()
         self.path, self.lines = path, source(path).splitlines(keepends=True)
         self.names: list[str] = []
-        self.firsts: list[int] = []
+        self.functions: list[tuple[int, int]] = []
         self.found: list[Mutant] = []
         self.counts: collections.Counter[str] = collections.Counter()
 
@@ -123,8 +125,8 @@ class _Finder(cst.CSTVisitor):
             span: Any = self.get_metadata(WhitespaceInclusivePositionProvider, old)
             lines = self.lines[span.start.line - 1 : span.end.line]
             text = lines[0][: span.start.column] + cst.Module([]).code_for_node(new) + lines[-1][span.end.column :]
-            first = self.firsts[0] if self.firsts else 0
-            mutant = Mutant(self.path, ".".join(self.names), first, span.start.line, "".join(lines), text)
+            first, last = self.functions[0] if self.functions else (0, 0)
+            mutant = Mutant(self.path, ".".join(self.names), first, last, span.start.line, "".join(lines), text)
             self.found.append(dataclasses.replace(mutant, count=self.counts[str(mutant)]))
             self.counts[str(mutant)] += 1
         return super().on_visit(node) and not isinstance(node, cst.Raise)
@@ -139,18 +141,20 @@ class _Finder(cst.CSTVisitor):
         """Note where the function starts."""
         # A function's code starts with its decorators.
         spans: list[Any] = [self.get_metadata(PositionProvider, each) for each in (node, *node.decorators)]
-        self.firsts.append(min(span.start.line for span in spans))
+        self.functions.append((min(span.start.line for span in spans), spans[0].end.line))
 
     def leave_FunctionDef_body(self, node: cst.FunctionDef) -> None:  # noqa: ARG002, N802
         """Forget it."""
-        self.firsts.pop()
+        self.functions.pop()
 
 
 def _is_left_out(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
         return node.func.value in _SPEAK
     if isinstance(node, cst.Assign):
-        return any(isinstance(each.target, cst.Name) and each.target.value in _WORDS for each in node.targets)
+        names = [each.target for each in node.targets]
+        names += [each.value for target in names if isinstance(target, cst.Tuple) for each in target.elements]
+        return any(isinstance(each, cst.Name) and each.value in _WORDS for each in names)
     if isinstance(node, cst.If) and isinstance(node.test, cst.Name):
         return node.test.value == "TYPE_CHECKING"
     if isinstance(node, cst.Arg):
@@ -159,8 +163,8 @@ def _is_left_out(node: cst.CSTNode) -> bool:
 
 
 def _is_strict(argument: cst.Arg) -> bool:
-    """Return whether an argument says that lists are equally long, which they always are."""
-    return argument.keyword is not None and argument.keyword.value == "strict"
+    """Return whether an argument says what no test can see: words, or that lists are equally long, which they are."""
+    return argument.keyword is not None and argument.keyword.value in ("doc", "strict")
 
 
 def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
@@ -361,14 +365,17 @@ class Records:
         tests &= self._seconds.keys() & set(collected)
         killers = self._killers[f"{mutant.path} {mutant.where}"]
         ordered = sorted(tests, key=lambda test: (-killers[test], (self._seconds[test] + 0.02) * breadth[test], test))
-        # Of each class one, then of each a second one: what runs the same lines for other reasons.
-        rounds: collections.Counter[str] = collections.Counter()
-        turn = {}
+        # One for each way through the function and each class of tests, then a second one for each.
+        ways = {
+            test: frozenset(line for line in range(mutant.first, mutant.last) if test in lines[line]) for test in tests
+        }
+        rounds: collections.Counter[Any] = collections.Counter()
+        turns = {}
         for test in ordered:
-            name = test.rpartition("::")[0]
-            turn[test] = (not killers[test], rounds[name])
-            rounds[name] += not killers[test]
-        order = sorted(ordered, key=turn.__getitem__)
+            way = ways[test], test.rpartition("::")[0]
+            turns[test] = (not killers[test], rounds[way], rounds[ways[test]])
+            rounds.update([way, ways[test]])
+        order = sorted(ordered, key=turns.__getitem__)
         total = list(itertools.accumulate(self._seconds[test] for test in order))
         return order[: max(1, sum(each <= self._limit for each in total))], is_run
 
@@ -425,14 +432,15 @@ class Records:
         left = []
         for mutant in mutants:
             tests, is_run = self._tests_for(mutant, session.items, at_import[mutant.path])
-            code = _inner(mutant.code(), mutant.first)
-            targets = functions[_place(code)] if is_run and code else []
-            if code is None or not all(len(each.__code__.co_freevars) == len(code.co_freevars) for each in targets):
-                targets = []
-            if targets or not tests:
-                prepare = functools.partial(_replace, targets, code)
-                self._judge(mutant, tests, prepare, functools.partial(self._find, session))
-            else:
+            code = _inner(mutant.code(), mutant.first) if is_run else None
+            # With functions in it that exist already.
+            pairs = [(each, new) for new in _all(code) for each in functions[_place(new)]]
+            if any(len(each.__code__.co_freevars) != len(new.co_freevars) for each, new in pairs):
+                pairs = []
+            if pairs or not tests:
+                self._judge(mutant, tests, functools.partial(_replace, pairs), functools.partial(self._find, session))
+            # What mpls has called as it was imported, it has called unchanged.
+            if tests and (not pairs or ("::" not in self.found[mutant.key] and mutant.start in at_import[mutant.path])):
                 left.append(mutant)
         return left
 
@@ -447,9 +455,18 @@ class Records:
         self._judge(mutant, self._tests_for(mutant, collected, at_import)[0], prepare, self._find_anew)
 
 
-def _replace(functions: Iterable[FunctionType], code: CodeType) -> None:
-    for each in functions:
-        each.__code__ = code
+def _replace(pairs: Iterable[tuple[FunctionType, CodeType]]) -> None:
+    for function, code in pairs:
+        function.__code__ = code
+
+
+def _all(code: CodeType | None) -> Iterator[CodeType]:
+    """Yield a code and those in it."""
+    if code is not None:
+        yield code
+        for each in code.co_consts:
+            if isinstance(each, CodeType):
+                yield from _all(each)
 
 
 def _keep(text: str) -> str:

@@ -161,6 +161,11 @@ class ConstructionTest(unittest.TestCase):
                     DynamicLossScale(**arguments)
             self.assertEqual(graph.get_operations(), [])
 
+    def test_a_fixed_one_says_whether_to_skip(self) -> None:
+        for skips, expected in ((False, [True, True, True]), (True, [True, False, False])):
+            scale = FixedLossScale(8, skip_nonfinite=skips)
+            self.assertEqual([bool(scale.update([tf.constant(value)])[1]) for value in (1.0, INF, NAN)], expected)
+
 
 class ConfigTest(unittest.TestCase):
     DYNAMIC: ClassVar[dict[str, Any]] = {"initial_loss_scale": 8.0, "increment_period": 3, "multiplier": 4.0}

@@ -195,7 +195,7 @@ class WhoLooksTest(unittest.TestCase):
             ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
         ]
     )
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value", by=lambda name, make, arguments, looks: (looks,))
     def test_under_a_mirrored_strategy(
         self, name: str, make: Callable[[], Any], arguments: dict[str, Any], looks: int
     ) -> None:

@@ -428,6 +428,11 @@ class SharedScaleTest(unittest.TestCase):
         one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), dynamic=False, initial_scale=8)
         other = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one)
         self.assertEqual((float(other.loss_scale), other.dynamic), (8.0, False))
+        weight = tf.Variable(1.0)
+        for opt in (one, other):
+            opt.build([weight]) if family != "legacy" else None
+            opt.minimize(lambda: weight * 1.0, [weight])
+        self.assertEqual(float(weight), 0.0)
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
 

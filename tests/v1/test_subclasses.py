@@ -144,8 +144,23 @@ class Told(mpls.v1.LossScale):
         return {}
 
 
+class Fussy(mpls.v1.FixedLossScale):
+    """A fixed loss scale that takes small gradients only."""
+
+    def update(self, grads: Any) -> Any:
+        return tf.no_op(), tf.reduce_all([tf.reduce_all(grad < 2.0) for grad in grads])
+
+
 class AnswerTest(unittest.TestCase):
     """A step is applied or skipped as the loss scale says, in whichever type it says it."""
+
+    @parameterized.expand([(True,), (False,)])
+    def test_of_a_subclass_of_the_fixed_one(self, skips: bool) -> None:
+        inner, variable = tf.compat.v1.train.GradientDescentOptimizer(0.5), tf.Variable(1.0)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Fussy(8, skip_nonfinite=skips))
+        for factor, expected in ((1.0, 0.5), (3.0, 0.5), (1.0, 0.0)):
+            optimizer.minimize(lambda factor=factor: variable * factor, var_list=[variable])
+            self.assertEqual(float(variable), expected)
 
     @parameterized.expand(itertools.product((bool, np.bool_, tf.constant), (True, False)))
     def test_in_eager_mode(self, kind: Any, answer: bool) -> None:
