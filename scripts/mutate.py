@@ -25,6 +25,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 import time
@@ -363,21 +364,22 @@ class Records:
         if not is_run and mutant.start in at_import:
             tests = set(breadth)
         tests &= self._seconds.keys() & set(collected)
+        # First what has failed before; then one case of each test for each way through the function, then more.
         killers = self._killers[f"{mutant.path} {mutant.where}"]
-        ordered = sorted(tests, key=lambda test: (-killers[test], (self._seconds[test] + 0.02) * breadth[test], test))
-        # One for each way through the function and each class of tests, then a second one for each.
-        ways = {
-            test: frozenset(line for line in range(mutant.first, mutant.last) if test in lines[line]) for test in tests
-        }
         rounds: collections.Counter[Any] = collections.Counter()
         turns = {}
-        for test in ordered:
-            way = ways[test], test.rpartition("::")[0]
-            turns[test] = (not killers[test], rounds[way], rounds[ways[test]])
-            rounds.update([way, ways[test]])
-        order = sorted(ordered, key=turns.__getitem__)
-        total = list(itertools.accumulate(self._seconds[test] for test in order))
-        return order[: max(1, sum(each <= self._limit for each in total))], is_run
+        for test in sorted(tests, key=lambda test: (self._seconds[test] + 0.02) * breadth[test]):
+            way = frozenset(line for line in range(mutant.first, mutant.last) if test in lines[line])
+            case_of = re.sub(r"(\[|_\d).*", "", test)
+            turns[test] = (-killers[test], rounds[way, case_of], self._seconds[test], test)
+            rounds[way, case_of] += 1
+        chosen: list[str] = []
+        seconds = self._limit
+        for test in sorted(tests, key=turns.__getitem__):
+            if self._seconds[test] <= seconds or not chosen:
+                chosen.append(test)
+                seconds -= self._seconds[test]
+        return chosen, is_run
 
     def _find(self, session: Session, tests: list[str], send: Send) -> int:
         """Run tests up to the first that fails; return 1 if one does. One that does not end, ends the process."""
@@ -393,7 +395,12 @@ class Records:
         """Import mpls, and do the same."""
         found = [1]
         files = sorted({test.partition("::")[0] for test in tests})
-        job = lambda session: found.append(self._find(session, tests, send))  # noqa: E731
+
+        def job(session: Session) -> None:
+            # Else a file of tests could not be imported.
+            if session.items.keys() >= set(tests):
+                found.append(self._find(session, tests, send))
+
         with_collected([*files, "-m", "not long"], job)
         return found[-1]
 

@@ -787,8 +787,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             # The scale grows at the next finite step, as it would by the larger count, which no file may hold.
             changes[GOOD_STEPS] = steps - 1
         if settings.adjustable:
-            numbers = settings.numbers(steps, self._multiplier)
-            changes.update(numbers if growth_steps is not None else _without(numbers, "growth_steps"))
+            changes.update(settings.numbers(steps, self._multiplier))
         # Where the write is refused, nothing has changed.
         self._write_values(changes, session, _SUBJECT)
         self._times_set += CURRENT_SCALE in changes

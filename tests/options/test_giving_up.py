@@ -631,6 +631,23 @@ class OverflowsTest(unittest.TestCase):
         rows = [(each.variable, each.count, each.last_step) for each in again.overflow_report()]
         self.assertEqual(rows, [("bad", 3, 5), ("good", 1, 5)])
 
+    def test_a_saver_restores_what_was_saved_without(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for options in ({"count_steps": True}, {"track_overflows": True}):
+                with tf.Graph().as_default(), v1.Session() as session:
+                    weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+                    opt = self.make(**options)
+                    op, saver = opt.minimize(weight * INF, var_list=[weight]), v1.train.Saver()
+                    if "count_steps" in options:
+                        session.run(v1.global_variables_initializer())
+                        session.run(op)
+                        saver.save(session, f"{folder}/model")
+                    else:
+                        saver.restore(session, f"{folder}/model")
+                        session.run(op)
+                        rows = [(each.variable, each.count, each.last_step) for each in opt.overflow_report(session)]
+        self.assertEqual(rows, [("weight", 1, 2)])
+
     @pytest.mark.matrix
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         names = ("first", "second", "third")
