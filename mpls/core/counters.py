@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -476,7 +477,8 @@ class _Note:
     Attributes:
         flags: for each gradient that is not None a scalar float32, which is 0 if it is finite and else NaN; empty if
             Python knows that all are finite.
-        values: in a graph, their tensors, by which the gradients that are applied are recognised.
+        values: in a graph, their tensors, by which the gradients that are applied are recognised; in eager mode, weak
+            references to them.
     """
 
     flags: list[Any]
@@ -504,10 +506,16 @@ class _Here:
         if self.applied:
             # A program may apply the gradients of one loss in several calls, each to other variables.
             self.begin_step()
-        if note.values or note.flags or not self.notes:
-            self.notes.append(note)
+        self.notes.append(note)
         self.unscaled += 1
         self.norm = norm
+
+    def combine(self) -> None:
+        """Make one of many notes of eager mode, whose gradients may never be applied."""
+        if len(self.notes) < _MOST:
+            return
+        flags = [flag for each in self.notes for flag in each.flags]
+        self.notes = [_Note(_combined(self.notes) or ([tf.add_n(flags)] if flags else []), [])]
 
     def begin_step(self) -> None:
         """Drop the notes."""
@@ -536,7 +544,8 @@ class UnscaledGradients(GraphLocal):
         here = self._here()
         (total,) = _sum_of_squares(values, sparse_places(grads))
         if tf.executing_eagerly() and replica_here() is None and bool(tf.math.is_finite(total)):
-            here.add(_Note([], []), tf.sqrt(total))
+            here.add(_Note([], list(map(weakref.ref, values))), tf.sqrt(total))
+            here.combine()
             return
         # A square may leave float32 where the gradient does not, so look again if the sum is not finite.
         flags = value_from(
@@ -546,18 +555,19 @@ class UnscaledGradients(GraphLocal):
             lambda *given: tf.where(tf.stack([all_finite(value) for value in given]), 0.0, float("nan")),
             "unscaled_check",
         )
-        note = _Note(tf.unstack(flags, num=len(values)), [] if tf.executing_eagerly() else values)
+        is_eager = tf.executing_eagerly()
+        note = _Note(tf.unstack(flags, num=len(values)), list(map(weakref.ref, values)) if is_eager else values)
         here.add(note, tf.sqrt(total))
-        if tf.executing_eagerly() and len(notes := here.notes) == _MOST:
-            # Gradients may never be applied.
-            notes[:] = [_Note(_combined(notes) or [tf.add_n([flag for each in notes for flag in each.flags])], [])]
+        if is_eager:
+            here.combine()
 
     def flags(self, grads: list[Any], variables: list[Any]) -> list[Any] | None:
         """Return the flags of the gradients of a step, which `note` has made in the same graph or thread.
 
-        In eager mode these are all flags of the step: it ends when the next gradients are unscaled, or when gradients
-        are applied to a variable more often than gradients were unscaled. In a graph they are the flags of those
-        unscaled gradients that these gradients are computed from, so that several steps can be built in any order.
+        In eager mode these are those of the gradients themselves, if all of them are as they were unscaled; otherwise
+        all flags of the step: it ends when the next gradients are unscaled, or when gradients are applied to a variable
+        more often than gradients were unscaled. In a graph they are the flags of those unscaled gradients that these
+        gradients are computed from, so that several steps can be built in any order.
 
         Args:
             grads: the gradients that are applied, without None.
@@ -573,7 +583,7 @@ class UnscaledGradients(GraphLocal):
             here.applied.update(map(id, variables))
             if max(here.applied.values(), default=0) > here.unscaled:
                 here.begin_step()
-            found = here.notes
+            found = _giving([values_of(grad) for grad in grads], here.notes) or here.notes
         else:
             found = _reached([values_of(grad) for grad in grads], here.notes)
         if not found:
@@ -601,6 +611,13 @@ def _combined(notes: list[_Note]) -> list[Any]:
     if len({len(note.flags) for note in notes}) > 1:
         return []
     return [tf.add_n(flags) for flags in zip(*(note.flags for note in notes), strict=True)]
+
+
+def _giving(tensors: list[Any], notes: list[_Note]) -> list[_Note]:
+    """Return the notes of the calls that have returned these eager tensors; an empty list if others are among them."""
+    known = {id(value): note for note in notes for each in note.values if (value := each()) is not None}
+    found = {id(note): note for tensor in tensors if (note := known.get(id(tensor))) is not None}
+    return list(found.values()) if all(id(tensor) in known for tensor in tensors) else []
 
 
 def _reached(tensors: list[Any], notes: list[_Note]) -> list[_Note]:

@@ -113,7 +113,7 @@ class Counted:
 
     @property
     def unscaled_global_norm(self) -> Any:
-        """The global norm of the last unscaled gradients, a scalar float32 tensor, with `check_unscaled=True`."""
+        """The global norm of what the last call unscaled, a scalar float32 tensor, with `check_unscaled=True`."""
         record = self._needed("unscaled_global_norm", "check_unscaled=True", has=lambda each: each.unscaled is not None)
         assert record.unscaled is not None
         norm = record.unscaled.norm()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar, cast, overload
 
 from mpls.core.autograph import as_written
@@ -214,8 +214,10 @@ class FamilyMembers(Counted, Restorable):
         """Return the loss scale that multiplies a loss and divides its gradients."""
         return self._loss_scale() if self._step_scale is None else self._step_scale()
 
-    def _scaled_step(self, pairs: list[tuple[Any, Any]], hooks: StepHooks) -> Any:
-        done = scaled_step(pairs, self._acting_scale, hooks, self._record)
+    def _scaled_step(
+        self, pairs: list[tuple[Any, Any]], hooks: StepHooks, as_given: Sequence[Any] | None = None
+    ) -> Any:
+        done = scaled_step(pairs, self._acting_scale, hooks, self._record, as_given)
         return done if self._step_scale is None else self._step_scale.after(done)
 
     def _create_state(self) -> None:

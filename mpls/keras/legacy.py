@@ -97,6 +97,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
             # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.
             _create_weights(self, pairs)
+        given = [grad for grad, _ in pairs]
         if experimental_aggregate_gradients:
             # Sum before the finite check, so that all replicas see a non-finite gradient.
             transform = table.TRANSFORM.of(inner)
@@ -107,7 +108,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
         step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
-        return self._scaled_step(pairs, step)
+        return self._scaled_step(pairs, step, given)
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments by which the wrapped optimizer gets the second positional argument."""

@@ -104,13 +104,14 @@ class NewAdapter(TfKerasMembers, _Native):
             or runs_with_dtensor(self._optimizer)
         )
         are_same = False
+        given = [grad for grad, _ in present]
         if not is_aggregated:
             # Sum before the finite check, so that all replicas see a non-finite gradient.
             present, are_same = self._aggregate(present)
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
         step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
-        return self._scaled_step(present, step)
+        return self._scaled_step(present, step, given)
 
     # It calls the methods above.
     minimize: Any = _Native.minimize

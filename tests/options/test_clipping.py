@@ -242,6 +242,39 @@ class SeveralTest(unittest.TestCase):
         opt.apply_gradients([(tf.constant(1.0), weight)])
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
 
+    @parameterized.expand([(family, by) for family in ("v1", "legacy", "new", "keras3") for by in (False, True)])
+    def test_gradients_that_nothing_was_done_to_decide_for_themselves(self, family: str, in_function: bool) -> None:
+        opt, weight = v1_optimizer(), tf.Variable(1.0)
+        if family != "v1":
+            module = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
+            opt = mpls.keras.LossScaleOptimizer(module[family].SGD(RATE), initial_scale=8, check_unscaled=True)
+        if family == "keras3":
+            weight = keras.Variable(1.0)
+
+        def unscaled(factor: float) -> Any:
+            if family == "v1":
+                return opt.compute_gradients(lambda: weight * factor, [weight])
+            read = weight.value if family == "keras3" else weight
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(read * factor)
+            return [(opt.get_unscaled_gradients(tape.gradient(loss, [read]))[0], weight)]
+
+        def apart() -> None:
+            fine, bad = unscaled(1.0), unscaled(NAN)
+            opt.apply_gradients(bad)
+            opt.apply_gradients(fine)
+
+        (tf.function(apart, autograph=False) if in_function else apart)()
+        self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [1, 1])
+
+        def after_others() -> None:
+            unscaled(INF)
+            opt.apply_gradients(unscaled(1.0))
+
+        (tf.function(after_others, autograph=False) if in_function else after_others)()
+        self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [2, 1])
+        self.assertAlmostEqual(float(keras.ops.convert_to_numpy(weight)), 1.0 - 2 * RATE)
+
     def test_gradients_from_elsewhere_are_told_of_once(self) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
         with self.assertWarnsRegex(MplsWarning, "unscaled elsewhere"):
