@@ -208,6 +208,10 @@ def _lacking(section: Section, wanted: dict[str, re.Pattern[str]]) -> list[str]:
     return [word for word, pattern in wanted.items() if not pattern.search(text)]
 
 
+# Two stars of code, as in 2.0**24 or f(**options), are none.
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)([^*]+?)(?<=\S)\*\*(?!\w)")
+
+
 def _found(words: str) -> str | None:
     hits = search(words.replace("-", " "))
     if not hits:
@@ -222,7 +226,7 @@ def _found(words: str) -> str | None:
         lacking = _lacking(hit, wanted)
         first = next(word for word in wanted if word not in lacking)
         line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
-        shown = re.sub(r"[*`|]|<!--.*?-->", "", _readable(line)).strip()
+        shown = re.sub(r"^\s*\* |[`|]|<!--.*?-->", "", _BOLD.sub(r"\1", _readable(line))).strip()
         note = f"(without {', '.join(lacking)}) " if lacking else ""
         text = textwrap.shorten(f"{note}{hit.title}: {shown}", 96, placeholder=" …")
         lines += [f"mpls docs {hit.anchor}", f"    {text}"]

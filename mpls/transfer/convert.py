@@ -52,7 +52,7 @@ def convert_state(
     been traced before.
 
     SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, Nadam, Ftrl and Lion can be converted between all families
-    that have them. Other optimizers can be converted between instances of one class.
+    that have them. Others can be converted between two objects of one class.
 
     Args:
         source: an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper; or the path of a file

@@ -144,6 +144,10 @@ class SearchTest(unittest.TestCase):
             self.assertIn(f"mpls docs {anchor}\n", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
+    def test_excerpts_show_code_as_it_is(self) -> None:
+        self.assertIn("max_scale=2.0**24", shown("hysteresis")[1])
+        self.assertNotIn("`", shown("hysteresis")[1])
+
     def test_sections_with_all_words_come_first_and_others_say_what_they_lack(self) -> None:
         words = ("horovod", "gloo")
         have = [sum(word in "\n".join(each.own_lines).lower() for word in words) for each in search("Horovod gloo")]
