@@ -118,6 +118,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
         return {**result, "status": status, "reason": str(error)}
     optimizers = [_optimizer(each, by or _READERS[record.format]) for each in record.optimizers]
+    if refusal is not None:
+        for each in optimizers:
+            each["restores_into"] = [it for it in each["restores_into"] if it["by"] != "mpls.keras.load_model"]
     found = {"format": record.format, "written_by": record.written_by, "optimizers": optimizers}
     return {**result, **found, "refusal": refusal}
 

@@ -231,6 +231,8 @@ class InspectTest(unittest.TestCase):
         status, out, err = run(path)
         self.assertEqual((status, err), (0, ""))
         self.assertIn(f"mpls.keras.load_model refuses it: {refused.exception}", out)
+        self.assertNotIn("by mpls.keras.load_model", out)
+        self.assertIn("by mpls.convert_state", out)
 
     def test_what_load_model_loads(self) -> None:
         paths = [path_of(folder) for folder in ARTEFACTS]
