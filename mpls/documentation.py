@@ -217,13 +217,13 @@ def _found(words: str) -> str | None:
     if not hits:
         return None
     wanted = _patterns(words.replace("-", " "))
-    complete = sum(not _lacking(hit, wanted) for hit in hits)
+    lacking_of = [_lacking(hit, wanted) for hit in hits]
+    complete = lacking_of.count([])
     number = f"{complete or 'no'} section{'s' * (complete != 1)} with {printable(repr(words))}"
     some = f", {len(hits) - complete} with some of the words" if len(hits) > complete else ""
     best = f"; the best {_HITS}" if len(hits) > _HITS else ""
     lines = [f"{number}{some}{best}:", ""]
-    for hit in hits[:_HITS]:
-        lacking = _lacking(hit, wanted)
+    for hit, lacking in zip(hits[:_HITS], lacking_of[:_HITS], strict=True):
         first = next(word for word in wanted if word not in lacking)
         line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
         shown = re.sub(r"^\s*\* |[`|]|<!--.*?-->", "", _BOLD.sub(r"\1", _readable(line))).strip()

@@ -117,10 +117,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     except SavedStateError as error:
         status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
         return {**result, "status": status, "reason": str(error)}
-    optimizers = [_optimizer(each, by or _READERS[record.format]) for each in record.optimizers]
-    if refusal is not None:
-        for each in optimizers:
-            each["restores_into"] = [it for it in each["restores_into"] if it["by"] != "mpls.keras.load_model"]
+    if by is None and refusal is None:
+        by = _READERS[record.format]
+    optimizers = [_optimizer(each, by) for each in record.optimizers]
     found = {"format": record.format, "written_by": record.written_by, "optimizers": optimizers}
     return {**result, **found, "refusal": refusal}
 
@@ -135,7 +134,7 @@ def _refusal(model: ModelFile) -> str | None:
     return None
 
 
-def _optimizer(optimizer: OptimizerRecord, by: str) -> dict[str, Any]:
+def _optimizer(optimizer: OptimizerRecord, by: str | None) -> dict[str, Any]:
     slots = [slot for variable in optimizer.variables for slot in variable.slots]
     return {
         "key": optimizer.key,
@@ -163,18 +162,19 @@ def _loss_scale(loss_scale: LossScaleRecord) -> dict[str, Any]:
     return {**values, "options": _plain(dict(loss_scale.options))}
 
 
-def _targets(optimizer: OptimizerRecord, by: str) -> list[dict[str, Any]]:
+def _targets(optimizer: OptimizerRecord, by: str | None) -> list[dict[str, Any]]:
+    """Return what an optimizer can be restored into; `by` is what does it, besides `convert_state`, or None."""
     has_state = optimizer.iterations is not None or bool(optimizer.variables)
     if by == _READERS["config"] and optimizer.loss_scale is None:
         return []
-    own = {"family": optimizer.family, "by": by, "state": has_state}
+    own = [] if by is None else [{"family": optimizer.family, "by": by, "state": has_state}]
     # A file of weights does not say which slots its arrays are, so only the same Keras can restore them.
     are_slots_unknown = bool(optimizer.others) and not optimizer.variables and by == "model.load_weights"
     if not has_state or are_slots_unknown or state_of(optimizer.algorithm) is None:
-        return [own]
+        return own
     others: list[Family] = ["legacy", "new", "keras3"]
     lacking = {"AdamW": "legacy", "Lion": "legacy"}.get(optimizer.algorithm or "")
-    return [own] + [
+    return own + [
         {"family": family, "by": "mpls.convert_state", "state": True}
         for family in others
         if family not in (optimizer.family, lacking)

@@ -238,7 +238,9 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
             needs.setdefault(need, []).append(path)
     # Releases come last.
     in_order = sorted(needs.items(), key=lambda each: each[0].singular == _WAS)
-    lines = [f"{_several(paths)} {said[len(paths) > 1]} {said.what}" for said, paths in in_order]
+    lines = [
+        f"{_several(paths)} {said.plural if len(paths) > 1 else said.singular} {said.what}" for said, paths in in_order
+    ]
     if not_asked:
         lines.append(f"what {_count(not_asked, 'other file')} may need: mpls doctor PATH")
     return lines

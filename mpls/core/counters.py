@@ -541,23 +541,22 @@ class UnscaledGradients(GraphLocal):
         values = [values_of(grad) for grad in grads]
         if not values:
             return
-        here = self._here()
         (total,) = _sum_of_squares(values, sparse_places(grads))
-        if tf.executing_eagerly() and replica_here() is None and bool(tf.math.is_finite(total)):
-            here.add(_Note([], list(map(weakref.ref, values))), tf.sqrt(total))
-            here.combine()
-            return
-        # A square may leave float32 where the gradient does not, so look again if the sum is not finite.
-        flags = value_from(
-            values,
-            tf.math.is_finite(total),
-            lambda *given: tf.zeros([len(given)]),
-            lambda *given: tf.where(tf.stack([all_finite(value) for value in given]), 0.0, float("nan")),
-            "unscaled_check",
-        )
-        is_eager = tf.executing_eagerly()
-        note = _Note(tf.unstack(flags, num=len(values)), list(map(weakref.ref, values)) if is_eager else values)
-        here.add(note, tf.sqrt(total))
+        is_finite, is_eager = tf.math.is_finite(total), tf.executing_eagerly()
+        flags: list[Any] = []
+        # Replicas must have the same number of flags.
+        if not is_eager or replica_here() is not None or not bool(is_finite):
+            # A square may leave float32 where the gradient does not, so look again if the sum is not finite.
+            flags_together = value_from(
+                values,
+                is_finite,
+                lambda *given: tf.zeros([len(given)]),
+                lambda *given: tf.where(tf.stack([all_finite(value) for value in given]), 0.0, float("nan")),
+                "unscaled_check",
+            )
+            flags = tf.unstack(flags_together, num=len(values))
+        here = self._here()
+        here.add(_Note(flags, list(map(weakref.ref, values)) if is_eager else values), tf.sqrt(total))
         if is_eager:
             here.combine()
 
@@ -616,8 +615,9 @@ def _combined(notes: list[_Note]) -> list[Any]:
 def _giving(tensors: list[Any], notes: list[_Note]) -> list[_Note]:
     """Return the notes of the calls that have returned these eager tensors; an empty list if others are among them."""
     known = {id(value): note for note in notes for each in note.values if (value := each()) is not None}
-    found = {id(note): note for tensor in tensors if (note := known.get(id(tensor))) is not None}
-    return list(found.values()) if all(id(tensor) in known for tensor in tensors) else []
+    if any(id(tensor) not in known for tensor in tensors):
+        return []
+    return list({id(note): note for note in (known[id(tensor)] for tensor in tensors)}.values())
 
 
 def _reached(tensors: list[Any], notes: list[_Note]) -> list[_Note]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -62,7 +62,7 @@ def scaled_step(
     loss_scale: LossScale,
     hooks: StepHooks,
     record: StepRecord | None = None,
-    as_given: Sequence[Any] | None = None,
+    as_given: list[tuple[Any, Any]] | None = None,
 ) -> Any:
     """Update the loss scale, then apply the gradients or skip the step.
 
@@ -78,8 +78,7 @@ def scaled_step(
         loss_scale: the state and the rule.
         hooks: how to apply and what to do on a skipped step.
         record: what counts the steps; None to count none.
-        as_given: the gradients, without None, as the user passed them, before any sum over replicas; None for those of
-            the pairs.
+        as_given: the pairs before any sum over replicas, if these are others.
 
     Returns:
         In a graph, an op that does all of it; in eager mode None.
@@ -99,7 +98,7 @@ def scaled_step(
         losses, unscaled = notes.losses()
         # Those that are applied as they were unscaled are known already.
         applied = {id(values_of(grad)) for grad in given}
-        flags = notes.flags(given if as_given is None else list(as_given), with_gradient)
+        flags = notes.flags(given if as_given is None else [grad for grad, _ in as_given], with_gradient)
         known = (losses, [grad for grad in unscaled if id(grad) not in applied], flags)
     if merges_in_replica_context() or not tf.distribute.has_strategy():
         return _update_and_apply(grads, sealed, known, loss_scale, hooks, notes, _call)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar, cast, overload
 
 from mpls.core.autograph import as_written
@@ -215,7 +215,7 @@ class FamilyMembers(Counted, Restorable):
         return self._loss_scale() if self._step_scale is None else self._step_scale()
 
     def _scaled_step(
-        self, pairs: list[tuple[Any, Any]], hooks: StepHooks, as_given: Sequence[Any] | None = None
+        self, pairs: list[tuple[Any, Any]], hooks: StepHooks, as_given: list[tuple[Any, Any]] | None = None
     ) -> Any:
         done = scaled_step(pairs, self._acting_scale, hooks, self._record, as_given)
         return done if self._step_scale is None else self._step_scale.after(done)

@@ -97,7 +97,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         if not tf.executing_eagerly() or tf.distribute.has_strategy():
             # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.
             _create_weights(self, pairs)
-        given = [grad for grad, _ in pairs]
+        given = pairs
         if experimental_aggregate_gradients:
             # Sum before the finite check, so that all replicas see a non-finite gradient.
             transform = table.TRANSFORM.of(inner)

@@ -103,8 +103,7 @@ class NewAdapter(TfKerasMembers, _Native):
             or (is_bool and skip_gradients_aggregation)
             or runs_with_dtensor(self._optimizer)
         )
-        are_same = False
-        given = [grad for grad, _ in present]
+        given, are_same = present, False
         if not is_aggregated:
             # Sum before the finite check, so that all replicas see a non-finite gradient.
             present, are_same = self._aggregate(present)

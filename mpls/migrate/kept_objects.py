@@ -242,8 +242,7 @@ def _has_gates(analysis: Analysis) -> bool:
             if not is_own and any(map(is_gone, analysis.meanings.member(asked, name.value).paths)):
                 return True
     # Text comparisons say of TF 2.10 and newer releases that they are older than 2.4.
-    sides = [(node.left, *node.comparators) for node, _, _ in analysis.survey.nodes[ast.Compare]]
-    as_text = {side for each in sides if any(map(_is_text, each)) for side in each}
+    as_text = {side for each in analysis.survey.comparisons if any(map(_is_text, each)) for side in each}
     return any(
         name in ("__version__", "VERSION") and part not in as_text
         for chain in analysis.survey.chains

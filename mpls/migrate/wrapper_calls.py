@@ -369,8 +369,7 @@ def _modules(analysis: Analysis) -> Iterator[ast.expr]:
 
 def _asked(analysis: Analysis) -> set[ast.expr]:
     """Return what is compared with None, or asked for its attributes but the class; nothing follows from these."""
-    comparisons = [(node.left, *node.comparators) for node, _, _ in analysis.survey.nodes[ast.Compare]]
-    found = {side for sides in comparisons if any(map(_is_none, sides)) for side in sides}
+    found = {side for sides in analysis.survey.comparisons if any(map(_is_none, sides)) for side in sides}
     for call, _ in analysis.survey.probes:
         name = call.args[1]
         is_harmless = isinstance(name, ast.Constant) and name.value not in (_CLASS, "__dict__")

@@ -369,10 +369,15 @@ class Survey:
         return [each for each in calls if len(each[0].args) >= 2]
 
     @property
+    def comparisons(self) -> list[tuple[ast.expr, ...]]:
+        """The sides of each comparison."""
+        return [(node.left, *node.comparators) for node, _, _ in self.nodes[ast.Compare]]
+
+    @property
     def compared(self) -> Iterator[ast.expr | None]:
         """What is compared, or in a tuple, list or set that is, and the keys and values of dictionaries."""
-        for comparison, _, _ in self.nodes[ast.Compare]:
-            for each in (comparison.left, *comparison.comparators):
+        for sides in self.comparisons:
+            for each in sides:
                 yield from each.elts if isinstance(each, ast.Tuple | ast.List | ast.Set) else [each]
         for dictionary, _, _ in self.nodes[ast.Dict]:
             yield from (*dictionary.keys, *dictionary.values)

@@ -152,15 +152,8 @@ def _set_legacy_weights(optimizer: Any, file: ModelFile, variables: list[Any]) -
     create_weights(inner, variables)
     wanted, given = ([tuple(each.shape) for each in values] for values in (inner.weights, weights))
     if wanted != given or weights[0].dtype.kind not in "iu" or weights[0] < 0:
-        raise SavedStateError(
-            error_text(
-                f"{file.path}: {LEGACY_WEIGHTS}",
-                f"hold the iterations, and arrays of the shapes {wanted[1:]}",
-                given,
-                "Use an earlier file, or mpls.keras.load_model(path, compile=False)",
-                ANCHOR,
-            )
-        )
+        constraint = f"hold the iterations, and arrays of the shapes {wanted[1:]}"
+        raise _of_another_optimizer(f"{file.path}: {LEGACY_WEIGHTS}", constraint, given)
     # The same as `set_weights`, which would copy the current values first.
     import_module("tf_keras").backend.batch_set_value(list(zip(inner.weights, weights, strict=True)))
 
@@ -186,11 +179,15 @@ def _set_in_order(optimizer: Any, file: H5Model, variables: list[Any]) -> None:
     arrays = [file.content.array(f"{OPTIMIZER_WEIGHTS}/{name}") for name in names]
     wanted, given = ([tuple(each.shape) for each in values] for values in (optimizer.variables, arrays))
     if wanted != given:
-        advice = "Use an earlier file, or mpls.keras.load_model(path, compile=False)"
-        subject = f"{file.path}: {OPTIMIZER_WEIGHTS}"
-        raise SavedStateError(error_text(subject, f"hold arrays of the shapes {wanted}", given, advice, ANCHOR))
+        constraint = f"hold arrays of the shapes {wanted}"
+        raise _of_another_optimizer(f"{file.path}: {OPTIMIZER_WEIGHTS}", constraint, given)
     for variable, array in zip(optimizer.variables, arrays, strict=True):
         variable.assign(np.asarray(array))
+
+
+def _of_another_optimizer(subject: str, constraint: str, given: list[Any]) -> SavedStateError:
+    advice = "Use an earlier file, or mpls.keras.load_model(path, compile=False)"
+    return SavedStateError(error_text(subject, constraint, given, advice, ANCHOR))
 
 
 def _say_what_is_missing(path: str, missing: list[str]) -> None:
