@@ -64,9 +64,9 @@ def kills(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Read, load and convert 20,000 hostile mutations of files of every kind, in two processes that are watched.
+    """Read, load and convert 20,000 changed files of all kinds, in a process that is watched, within an hour or so.
 
-    Nothing but the file may be opened, nothing may run, and no error but those of mpls may come, within an hour or so.
+    No file elsewhere may be opened, nothing may run, and no error but those of mpls may come.
     """
     session.install(".[test]")
     session.run("pytest", "-m", "long", "tests/saved/test_fuzz.py", *session.posargs)
