@@ -113,10 +113,15 @@ class VersionsTest(unittest.TestCase):
         )
         *rows, candidate = [(python, tensorflow) for tensorflow, python in matrix.items()]
         run = (ROOT / ".ci" / "run").read_text()
-        in_ci = re.findall(r"^(oldest|newest|candidate)=\((\S+) (\S+)\)$", run, re.MULTILINE)
-        self.assertEqual(in_ci, [("oldest", *rows[0]), ("newest", *rows[-1]), ("candidate", *candidate)])
+        in_ci = re.findall(r"^(oldest|candidate)=\((\S+) (\S+)\)$", run, re.MULTILINE)
+        self.assertEqual(in_ci, [("oldest", *rows[0]), ("candidate", *candidate)])
         for name, *_ in in_ci:
             self.assertEqual(run.count(f'test-row "${{{name}[@]}}"\n'), 1)
+        newest_python, newest_tensorflow = rows[-1]
+        self.assertIn(f"PYTHON=$(bash scripts/find-python {newest_python})\nexport PYTHON\n", run)
+        self.assertTrue(run.endswith("exec bash scripts/test\n"))
+        locked = (ROOT / "constraints" / "test.txt").read_text()
+        self.assertRegex(locked, rf"(?m)^tensorflow=={re.escape(newest_tensorflow)}\.\d+$")
         declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
         self.assertEqual(sorted({python for python, _ in rows}), declared)
         self.assertIn(
