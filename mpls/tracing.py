@@ -100,14 +100,14 @@ def _sums_of_squares(rows: Any) -> "list[float]":
     with np.errstate(all="ignore"):
         if rows.size < LARGE or len(rows) > 1:
             wide = rows.astype(np.float64)
-            squares: "list[float]" = np.add.reduce(wide * wide, axis=1).tolist()
+            squares: "list[float]" = (wide * wide).sum(axis=1).tolist()
             return squares
         # In pieces that stay in the processor's cache.
         total = 0.0
         for start in range(0, rows.size, LARGE):
             piece = rows[0, start : start + LARGE].astype(np.float64)
             # Not `np.dot`, for which NumPy may start threads.
-            total += float(np.add.reduce(piece * piece))
+            total += float((piece * piece).sum())
         return [total]
 
 
