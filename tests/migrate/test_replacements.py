@@ -18,7 +18,7 @@ import mpls.keras
 from mpls.names import NAMES, Name, namespaces
 from tests.processes import process_environment
 
-from . import pairs_native, pairs_values
+from .cases import NATIVES, VALUES
 from .migrating import after
 
 # Names of TensorFlow's own that are written.
@@ -126,7 +126,7 @@ def test_as_of_with_a_fixed_scale(family: str) -> None:
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras 3", "keras 2"])
 @pytest.mark.programs
 def test_todays_own_names_are_there(legacy: str) -> None:
-    paths = sorted({path for pair in pairs_native.PAIRS.values() for path in WRITTEN.findall(pair.after)})
+    paths = sorted({path for case in NATIVES.values() for path in WRITTEN.findall(case.after)})
     if legacy == "0":
         # Another class in Keras 3, which is not written for it.
         paths.remove("tf.keras.mixed_precision.LossScaleOptimizer")
@@ -166,13 +166,13 @@ def test_a_call_with_todays_own_wrapper_makes_the_same(family: str, old: str, sa
     assert isinstance(new, mpls.keras.LossScaleOptimizer)
 
 
-HOLDING = [name for name, pair in pairs_values.PAIRS.items() if "held" in pair.after and not pair.is_unchanged]
+HOLDING = [name for name, case in VALUES.items() if "held" in case.after and not case.is_unchanged]
 
 
 @pytest.mark.parametrize("name", HOLDING)
 def test_tests_for_the_class_hold(name: str) -> None:
     """They hold over optimizers of each family; those of Keras 3 are not for the wrapper that `--to native` writes."""
-    code = pairs_values.PAIRS[name].after.replace("tf.keras", "tf_keras")
+    code = VALUES[name].after.replace("tf.keras", "tf_keras")
     for family, make in OPTIMIZERS.items():
         if "tf_keras" in code and family == "keras 3":
             continue

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import pathlib
 import re
 
 import pytest
 
-from . import pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_values, pairs_wrappers
+from .cases import CASES, Case
 from .migrating import after, command, messages, migrated
-from .pairs import Pair
-
-MODULES = (pairs_imports, pairs_members, pairs_native, pairs_releases, pairs_values, pairs_wrappers)
-PAIRS = {
-    f"{module.__name__.rpartition('_')[2]}: {name}": pair for module in MODULES for name, pair in module.PAIRS.items()
-}
-# What is no use of the API stays whichever names are written.
-PAIRS |= {
-    f"native: {name}": dataclasses.replace(pair, is_native=True)
-    for name, pair in pairs_members.PAIRS.items()
-    if pair.is_unchanged
-}
 
 
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_pair(pair: Pair) -> None:
-    found = migrated(pair.before, *pair.options)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_case(case: Case) -> None:
+    found = migrated(case.before, *case.options)
     assert (found.status, found.unread) == (0, [])
-    assert found.after.decode() == pair.after
-    ast.parse(pair.after)
-    assert found.rules == pair.left
+    assert found.after.decode() == case.after
+    ast.parse(case.after)
+    assert found.rules == case.left
     # A second run changes nothing.
-    assert after(pair.after, *pair.options) == pair.after
+    assert after(case.after, *case.options) == case.after
 
 
 def diffs_of_the_document() -> list[list[str]]:
@@ -62,12 +49,12 @@ def test_an_import_at_the_top_is_below_what_has_to_be_first(head: str) -> None:
 @pytest.mark.parametrize("form", ["crlf", "cr", "bom", "latin-1", "no final newline", "tabs", "semicolons"])
 def test_other_forms_of_a_text(form: str) -> None:
     wrong = []
-    for name, pair in PAIRS.items():
+    for name, case in CASES.items():
         # What is indented as nothing in the program was has spaces.
-        if pair.is_unchanged or (form == "tabs" and "    " not in pair.before):
+        if case.is_unchanged or (form == "tabs" and "    " not in case.before):
             continue
-        before, expected = (in_form(text, form) for text in (pair.before, pair.after))
-        if migrated(before, *pair.options).after != expected:
+        before, expected = (in_form(text, form) for text in (case.before, case.after))
+        if migrated(before, *case.options).after != expected:
             wrong.append(name)
     assert wrong == []
 
@@ -184,9 +171,9 @@ def test_what_only_a_wrapper_up_to_2_3_had_is_reported_without_a_release(use: st
 
 def test_every_rule_is_needed_and_says_nothing_where_it_does_not_apply() -> None:
     rules = re.findall(r"^[\w-]+$", command("--list-rules")[1].decode(), re.MULTILINE)
-    said = {name: {each["rule"] for each in messages(pair.before, *pair.options)} for name, pair in PAIRS.items()}
+    said = {name: {each["rule"] for each in messages(case.before, *case.options)} for name, case in CASES.items()}
     assert set().union(*said.values()) == set(rules)
-    for name, pair in PAIRS.items():
+    for name, case in CASES.items():
         for rule in said[name]:
-            without = messages(pair.before, *pair.options, "--skip", rule)
+            without = messages(case.before, *case.options, "--skip", rule)
             assert rule not in {each["rule"] for each in without}

@@ -1,0 +1,815 @@
+"""Programs before and after, each as one text in which `«old→new»` changes; the rules and options of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program before and after; the rules that say what is left, in the order of the lines."""
+
+    before: str
+    after: str
+    left: tuple[str, ...] = ()
+    as_of: str | None = None
+    keras: int = 3
+    is_native: bool = False
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.before == self.after
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `mpls migrate`."""
+        as_of = [] if self.as_of is None else ["--as-of", self.as_of]
+        return [*as_of, "--keras", str(self.keras), *(["--to", "native"] if self.is_native else [])]
+
+
+def case(text: str, *left: str, as_of: str | None = None, keras: int = 3, is_native: bool = False) -> Case:
+    before, after = (re.sub("«(.*?)→(.*?)»", rf"\{side}", text, flags=re.DOTALL) for side in (1, 2))
+    return Case(before, after, left, as_of, keras, is_native)
+
+
+as_of_2_3 = functools.partial(case, as_of="2.3")
+native = functools.partial(case, keras=2, is_native=True)
+
+EXPERIMENTAL = "tf.keras.mixed_precision.experimental"
+KERAS = "tf.keras.mixed_precision"
+# Imports, and what is imported beside TensorFlow.
+TF = "import tensorflow as tf\n"
+TF_NEW = f"{TF}«→import mpls.keras\n»"
+TF_OLD = f"{TF}«→import mpls.experimental\n»"
+TF_BOTH = f"{TF}«→import mpls.experimental\nimport mpls.keras\n»"
+TF_V1 = f"{TF}«→import mpls.v1\n»"
+TF_CONTRIB = f"{TF}«→import mpls.contrib\n»"
+TF_INSTALL = f'{TF}«→import mpls.experimental\nmpls.install(as_of="2.3")\n»'
+FROM = "from «tensorflow.keras.mixed_precision.experimental→mpls.keras» import LossScaleOptimizer\n"
+FROM_LSO = "from «tensorflow.keras.mixed_precision.experimental→mpls.experimental» import LossScaleOptimizer as LSO\n"
+# What becomes of the experimental wrapper, and of the public one.
+NEW = f"«{EXPERIMENTAL}.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»"
+KEPT = f"«{KERAS}→mpls».experimental.LossScaleOptimizer"
+NATIVE = f"«{EXPERIMENTAL}.LossScaleOptimizer→{KERAS}.LossScaleOptimizer»"
+PUBLIC = f"«{KERAS}.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»"
+MODULE = f"«{KERAS}→mpls».experimental"
+SCALES = "«tf.mixed_precision→mpls».experimental"
+DYNAMIC = "«'dynamic'→dynamic=True»"
+FIXED = "«→dynamic=False, initial_scale=»"
+
+WRAPPERS = {
+    "dynamic": case(f"{TF_NEW}opt = {NEW}(opt, {DYNAMIC})\n"),
+    "dynamic by keyword": case(f'{TF_NEW}opt = {NEW}(opt, «loss_scale="dynamic"→dynamic=True»)\n'),
+    "a number": case(f"{TF_NEW}opt = {NEW}(opt, {FIXED}128)\n"),
+    "a shift": case(f"{TF_NEW}opt = {NEW}(opt, {FIXED}1 << 7)\n"),
+    "the loss scale first": case(
+        f"{TF_NEW}opt = «{EXPERIMENTAL}.LossScaleOptimizer(loss_scale='dynamic', "
+        "optimizer→mpls.keras.LossScaleOptimizer(dynamic=True, inner_optimizer»=opt)\n",
+    ),
+    "a fixed object": case(
+        f"{TF_NEW}"
+        f"opt = {NEW}(opt, «tf.mixed_precision.experimental.FixedLossScale(16))→dynamic=False, initial_scale=16)»\n",
+    ),
+    "a dynamic object": case(
+        f"{TF_NEW}opt = {NEW}(opt, «tf.mixed_precision.experimental.DynamicLossScale(8, 1000))→initial_scale=8, "
+        "dynamic_growth_steps=1000)»\n",
+    ),
+    "a dynamic object without arguments": case(
+        f"{TF_NEW}opt = {NEW}(opt, «tf.mixed_precision.experimental.DynamicLossScale()→dynamic=True»)\n"
+    ),
+    "an attribute": case(f"{TF_OLD}opt = {KEPT}(opt, loss_scale=flags.loss_scale)\n"),
+    "stars": case(f"{TF_OLD}opt = {KEPT}(opt, *arguments)\n", "experimental-wrapper"),
+    "two stars": case(f"{TF_OLD}opt = {KEPT}(opt, **arguments)\n", "experimental-wrapper"),
+    "a scale below 1": case(f"{TF_OLD}opt = {KEPT}(opt, 0.5)\n", "experimental-wrapper"),
+    "the largest scale": case(f"{TF_NEW}opt = {NEW}(opt, {FIXED}2.0**63 * 2.0**63)\n"),
+    "a scale that mpls refuses": case(f"{TF_OLD}opt = {KEPT}(opt, 1e38)\n", "experimental-wrapper"),
+    "an object with a scale that no float holds": case(
+        f"{TF_OLD}"
+        f"opt = {KEPT}(opt, {SCALES}.DynamicLossScale(10000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000))\n",
+        "experimental-wrapper",
+    ),
+    "another word": case(f"{TF_OLD}opt = {KEPT}(opt, 'static')\n", "experimental-wrapper"),
+    "another multiplier": case(
+        f"{TF_NEW}opt = {NEW}(opt, «tf.mixed_precision.experimental.DynamicLossScale(8, "
+        "multiplier=4)→initial_scale=8, growth_factor=4, backoff_factor=1 / 4»)\n",
+    ),
+    "a calculated multiplier": case(
+        f"{TF_NEW}opt = {NEW}(opt, «tf.mixed_precision.experimental.DynamicLossScale(multiplier=→growth_factor=2 ** "
+        "3, backoff_factor=1 / (»2 ** 3))\n",
+    ),
+    "a multiplier without an exact inverse": case(
+        f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(8, multiplier=3))\n", "experimental-wrapper"
+    ),
+    "an object with values of the program": case(
+        f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(flags.scale))\n"
+    ),
+    "an object that is used elsewhere": case(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\nprint(scale())\n"
+    ),
+    "a variable of the module": case(f"{TF_OLD}SCALE = 'dynamic'\nopt = {KEPT}(opt, SCALE)\n"),
+    "a constant of a function": case(
+        f"{TF_NEW}def f(opt):\n    word, number = 'dynamic', 128\n"
+        f"    return {NEW}(opt, «word), {EXPERIMENTAL}.LossScaleOptimizer→dynamic=True), "
+        f"mpls.keras.LossScaleOptimizer»(opt, {FIXED}number)\n",
+    ),
+    "a name that a function may set": case(
+        f"{TF_OLD}scale = 128\n\ndef f():\n    global scale\n    scale = 1\n\nopt = {KEPT}(opt, scale)\n"
+    ),
+    "a parameter": case(f"{TF_OLD}def f(opt, scale='dynamic'):\n    return {KEPT}(opt, scale)\n"),
+    "isinstance": case(f"{TF_NEW}isinstance(opt, {NEW})\nisinstance(opt, (int, {NEW}))\n"),
+    "annotations": case(
+        f"{TF_NEW}def f(opt: {NEW}, *others: 'int') -> Optional[{NEW}]:\n    x: {NEW} = opt\n    return x\n"
+    ),
+    "a base class": case(
+        f"{TF_OLD}class Mine({KEPT}):\n    def __init__(self, opt):\n        super().__init__(opt, 'dynamic')\n"
+    ),
+    "a value": case(
+        f"{TF_OLD}objects = {{'LossScaleOptimizer': {KEPT}}}\nmake = {KEPT}.from_config\n", "experimental-wrapper"
+    ),
+    "the public wrapper": case(f"{TF_NEW}opt = {PUBLIC}(opt, dynamic=False, initial_scale=128)\n"),
+    "as of 2.2": case(
+        f"{TF_BOTH}opt = {NEW}(opt, «'dynamic'→dynamic=True, skip_counts_step=False»)\n"
+        f"other = {KEPT}(opt, scale«→, skip_counts_step=False»)\n",
+        as_of="2.2",
+    ),
+    "the public wrapper with Keras 2": case(
+        f"{TF}opt = {KERAS}.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n"
+        "from tensorflow.keras.mixed_precision import LossScaleOptimizer\n",
+        keras=2,
+    ),
+    "a hyperparameter of the public wrapper with Keras 2": case(
+        f"{TF_NEW}opt = {PUBLIC}(opt)\nprint(opt.beta_1, opt.lr)\n", keras=2
+    ),
+    "weights of the public wrapper with Keras 2": case(
+        f"{TF_NEW}class A:\n    def __init__(self, o):\n        self.opt = {PUBLIC}(o)\n\n    def f(self):\n"
+        "        return self.opt.get_weights()\n",
+        keras=2,
+    ),
+    "issubclass of the public wrapper with Keras 2": case(f"{TF_NEW}issubclass(type(opt), {PUBLIC})\n", keras=2),
+    "the type of the public wrapper with Keras 2": case(f"{TF_NEW}type(opt) is {PUBLIC}\n", keras=2),
+    "a scale of the program's own class": case(
+        f"{TF_OLD}class Mine({SCALES}.DynamicLossScale): pass\nopt = {KEPT}(opt, Mine())\n", "loss-scale-classes"
+    ),
+    "an object that wrappers of TF 2.3 keep, behind a gate": as_of_2_3(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale«→, skip_counts_step=True»)\n"
+        "print(scale(), tf.__version__)\n",
+        "experimental-wrapper",
+    ),
+    "that of Keras 3": case("import keras\nopt = keras.optimizers.LossScaleOptimizer(opt, initial_scale=8)\n"),
+    "that of mpls": case("import mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"),
+    "public policies": case(
+        f"{TF}{KERAS}.set_global_policy('mixed_float16')\npolicy = {KERAS}.Policy('mixed_float16')\n"
+        f"print({KERAS}.global_policy().compute_dtype)\n",
+    ),
+    "a comment": case(f"{TF}# {EXPERIMENTAL}.LossScaleOptimizer(opt, 'dynamic')\nprint()\n"),
+    "a docstring": case(f'"""Wraps by {EXPERIMENTAL}.LossScaleOptimizer."""\n{TF}'),
+    "another name of tf": case(f"tf = make()\nopt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"),
+    "a variable of a loop called tf": case(
+        f"def f(opt):\n    for tf in []:\n        {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"
+    ),
+    "a comprehension's tf": case(
+        f"{TF}x = [{EXPERIMENTAL}.LossScaleOptimizer(opt, 1) for tf in modules]\n", "unknown-modules"
+    ),
+    "a lambda's tf": case(f"{TF}x = lambda tf: {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"),
+    "tf that may be something else": case(
+        f"{TF}if other:\n    tf = other\nopt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "experimental-wrapper"
+    ),
+    "an exception called tf": case(
+        f"{TF}try:\n    pass\nexcept Exception as tf:\n    {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n",
+        "experimental-wrapper",
+    ),
+    "comments beside a loss scale in parentheses": case(
+        f"{TF_OLD}opt = {KEPT}(\n    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n"
+    ),
+    "a case of match": case(
+        f"{TF_NEW}match opt:\n    case {NEW}():\n        pass\n    case [{NEW}(loss_scale=x), *_] | {{1: {NEW}()}}:\n"
+        "        pass\n",
+    ),
+    "a multiplier in a variable": case(
+        f"{TF_OLD}ls = {SCALES}.DynamicLossScale(8.0, 2, 4.0)\nopt = {KEPT}(opt, ls)\n", "experimental-wrapper"
+    ),
+    "a comment in a name": case(
+        f"{TF_NEW}opt = (\n    «tf.keras→mpls.keras.LossScaleOptimizer»  # Keras«\n"
+        f"    .mixed_precision.experimental→»\n    # the wrapper\n    «.LossScaleOptimizer→»(opt, {FIXED}8)\n)\n",
+    ),
+    "no tf at all": case(f"opt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"),
+}
+VALUES = {
+    "a tuple": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "KINDS = (LSO, int)\nopt = LSO(inner, 'dynamic')\nheld = isinstance(opt, KINDS)\n",
+    ),
+    "an item of a list": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "KINDS = [LSO]\nopt = LSO(inner, 'dynamic')\nheld = isinstance(opt, KINDS[0])\n",
+    ),
+    "an attribute of a class": case(
+        f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
+        f"from mpls.experimental» import LossScaleOptimizer as LSO\nclass C:\n    L = {KEPT}\n"
+        "opt = LSO(inner, 'dynamic')\nheld = isinstance(opt, C.L)\n",
+    ),
+    "an import in a class": case(
+        f"{TF_OLD}class C:\n    from «tensorflow.keras.mixed_precision→mpls» import experimental\n"
+        f"opt = {KEPT}(inner, 8)\nheld = isinstance(opt, C.experimental.LossScaleOptimizer)\n",
+    ),
+    "an argument of a partial call": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "import functools\ndef f(kind, opt): return isinstance(opt, kind)\nopt = LSO(inner, 'dynamic')\n"
+        "held = functools.partial(f, LSO)(opt)\n",
+    ),
+    "arguments in a tuple": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "opt = LSO(inner, 'dynamic')\nheld = isinstance(*(opt, LSO))\n",
+    ),
+    "what and returns": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "kind = inner and LSO\nopt = LSO(inner, 'dynamic')\nheld = isinstance(opt, kind)\n",
+    ),
+    "a member of a module by its name": case(
+        f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
+        f"from mpls.experimental» import LossScaleOptimizer as LSO\nE = {MODULE}\nopt = LSO(inner, 'dynamic')\n"
+        "held = isinstance(opt, getattr(E, 'LossScaleOptimizer'))\n",
+        "names-in-strings",
+    ),
+    "the members of a module": case(
+        f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
+        f"from mpls.experimental» import LossScaleOptimizer as LSO\nE = {MODULE}\nopt = LSO(inner, 'dynamic')\n"
+        "held = isinstance(opt, E.__dict__['LossScaleOptimizer'])\n",
+    ),
+    "a class in an expression": case(
+        f"{TF_OLD}opt = {KEPT}(inner, 8)\nheld = isinstance(opt, (E := {MODULE}).LossScaleOptimizer)\n"
+    ),
+    "a multiplier": case(
+        f"{TF_BOTH}KINDS = ({KEPT},)\n"
+        f"opt = {NEW}(inner, «tf.train.experimental.DynamicLossScale(8, 1000, 4))→initial_scale=8, "
+        "dynamic_growth_steps=1000, growth_factor=4, backoff_factor=1 / 4)»\n",
+        "experimental-wrapper",
+    ),
+    "a module that is deleted": case(
+        f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
+        f"from mpls.experimental» import LossScaleOptimizer as LSO\nE = {MODULE}\nopt = LSO(inner, 'dynamic')\n"
+        "held = isinstance(opt, E.LossScaleOptimizer)\ndel E\n",
+        "experimental-wrapper",
+    ),
+    "a class that is deleted": case(
+        f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
+        "opt = LSO(inner, 'dynamic')\nheld = isinstance(opt, LSO)\ndel LSO\n",
+    ),
+    "no wrapper is made": case(f"{TF_OLD}KINDS = ({KEPT},)\n", "experimental-wrapper"),
+    "a tuple in the test": case(f"{TF_NEW}opt = {NEW}(inner, {FIXED}8)\nheld = isinstance(opt, ({NEW}, int))\n"),
+    "a union in the test": case(f"{TF_NEW}opt = {NEW}(inner, {FIXED}8)\nheld = isinstance(opt, int | {NEW})\n"),
+    "names that are tested": case(
+        f"{TF_BOTH}"
+        f"LSO, E = «{EXPERIMENTAL}.LossScaleOptimizer, {EXPERIMENTAL}→mpls.experimental.LossScaleOptimizer, "
+        f"mpls.experimental»\nopt = {NEW}(inner, {FIXED}8)\n"
+        "held = isinstance(opt, «LSO→mpls.keras.LossScaleOptimizer») and isinstance(opt, "
+        "«E.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "a class that may be missing": case(
+        f"{TF_BOTH}LSO = {KEPT}\nif not inner:\n    LSO = None\nopt = {NEW}(inner, {FIXED}8)\n"
+        "held = LSO is not None and isinstance(opt, «LSO→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "a module that a condition chooses": case(
+        f"{TF_BOTH}E = {MODULE} if inner else None\nopt = {NEW}(inner, {FIXED}8)\n"
+        "held = E is not None and isinstance(opt, «E.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "a class that is asked for": case(
+        f"{TF_BOTH}LSO = {KEPT}\nif LSO and hasattr(LSO, 'x'):\n    print(LSO.__name__)\n"
+        f"opt = {NEW}(inner, {FIXED}8)\nheld = isinstance(opt, «LSO→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "a condition of several": case(
+        f"{TF_BOTH}opt = {NEW}(inner, {FIXED}8)\nLSO = {KEPT}\nif inner and LSO:\n"
+        "    held = isinstance(opt, «LSO→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "another member by its name": case(
+        f"{TF_BOTH}E = {MODULE}\ngetattr(E, 'x', None)\nopt = {NEW}(inner, {FIXED}8)\n"
+        "held = isinstance(opt, «E.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»)\n",
+    ),
+    "singledispatch by annotation": case(
+        f"{TF_NEW}import functools\n@functools.singledispatch\ndef f(opt): return False\n@f.register\n"
+        f"def _(opt: {NEW}): return True\nopt = {NEW}(inner, {FIXED}8)\nheld = f(opt)\n",
+    ),
+    "native: a module that is passed on": native(f"{TF_OLD}E = {MODULE}\nf(E)\nopt = E.LossScaleOptimizer(inner, 8)\n"),
+    "native: a tuple in the test": native(
+        f"{TF}opt = {NATIVE}(inner, {FIXED}8)\nheld = isinstance(opt, ({NATIVE}, int))\n"
+    ),
+}
+MEMBERS = {
+    "a variable": case(f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nprint(opt.loss_scale«()→»)\n"),
+    "an attribute of self": case(
+        f"{TF_NEW}class A:\n    def __init__(self, inner):\n        self.opt = {NEW}(inner, {DYNAMIC})\n"
+        "    def f(self):\n        return float(self.opt.loss_scale«()→»)\n",
+    ),
+    "self in a subclass": case(
+        f"{TF_OLD}class A({KEPT}):\n    def f(self):\n        return self.loss_scale«()→» * 2\n"
+    ),
+    "what a function returns": case(
+        f"{TF_NEW}def make(opt):\n    return {NEW}(opt, {DYNAMIC})\nopt = make(o)\n"
+        "«opt.loss_scale( ).numpy→opt.loss_scale.numpy»()\n",
+    ),
+    "what isinstance asks for": case(
+        f"{TF_NEW}def f(opt):\n    if isinstance(opt, {NEW}) and opt:\n        print('scale', opt.loss_scale«()→»)\n"
+    ),
+    "an f-string": case(
+        f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\n"
+        "print(f«'{opt.loss_scale()} and {opt.loss_scale()}'→'{opt.loss_scale} and {opt.loss_scale}'»)\n",
+    ),
+    "the graph rewrite of an optimizer of Keras": case(
+        f"{TF_V1}opt = tf.keras.optimizers.SGD()\n"
+        "wrapped = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"
+        "wrapped.loss_scale«()→»\n",
+    ),
+    "what is used as a wrapper": case(
+        f"{TF}def f(opt, opts):\n    s = opt.get_scaled_loss(l), opts[0].get_unscaled_gradients(g)\n"
+        "    print(opt.loss_scale«()→», opts[i].loss_scale«()→»)\n",
+    ),
+    "a parameter that gets nothing else": case(
+        f"{FROM}opt = LossScaleOptimizer(o, {FIXED}8)\ndef scale(opt):\n    return opt.loss_scale«()→»\nscale(opt)\n"
+        f"scale(opt=LossScaleOptimizer(o, {FIXED}8))\n",
+    ),
+    "an attribute of an object of the file": case(
+        f"{FROM}class A:\n    def __init__(self):\n        self.opt = LossScaleOptimizer(o, {DYNAMIC})\na = A()\n"
+        "a.opt.loss_scale«()→»\n",
+    ),
+    "what a loop goes through": case(
+        f"{FROM}first = LossScaleOptimizer(o, {FIXED}8)\nfor opt in [first, LossScaleOptimizer(o, {FIXED}8)]:\n"
+        "    opt.loss_scale«()→»\nfor name, each in ('a', first), ('b', first):\n    each.loss_scale«()→»\n"
+        "x = [other.loss_scale«()→» for other in (first, first)]\n",
+    ),
+    "a method of the program's own that only wrappers have": case(
+        f"{TF}class Own:\n    def get_scaled_loss(self, loss):\n        return loss\ndef f(opt):\n"
+        "    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "its methods": case(
+        f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nopt.loss_scale.update(grads)\nopt.loss_scale.get_config()\n",
+        "loss-scale-calls",
+        "loss-scale-calls",
+    ),
+    "methods of what may be one": case(f"{TF}def f(opt):\n    opt.loss_scale.update(1)\n", "loss-scale-calls"),
+    "called by another name": case(
+        f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nscale = opt.loss_scale\nprint(scale())\n", "loss-scale-calls"
+    ),
+    "called as an attribute": case(
+        f"{TF}class A:\n    def __init__(self, opt):\n        self.scale = opt.loss_scale\n    def f(self):\n"
+        "        return self.scale()\n",
+        "loss-scale-calls",
+    ),
+    "called of getattr": case(f"{TF}def f(opt):\n    return getattr(opt, 'loss_scale')()\n", "loss-scale-calls"),
+    "the loss scale of a policy by another name": case(
+        f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\nscale = p.loss_scale\nscale()\np.loss_scale.get_config()\n"
+    ),
+    "an object beside a class with a loss scale": case(
+        f"{TF_NEW}class Own:\n    def loss_scale(self):\n        return 3\nopt = {NEW}(inner, {DYNAMIC})\n"
+        "opt.loss_scale()\nown = Own()\nown.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "a parameter that is used as a wrapper beside a class with a loss scale": case(
+        f"{TF}class Own:\n    def loss_scale(self):\n        return 3\ndef f(opt):\n    opt.get_scaled_loss(1)\n"
+        "    return opt.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "an attribute beside a class with a loss scale": case(
+        f"{FROM}class Own:\n    def loss_scale(self):\n        return 3\nclass A:\n    def __init__(self):\n"
+        f"        self.opt = LossScaleOptimizer(o, {DYNAMIC})\n    def f(self):\n        self.opt.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "a parameter": case(f"{TF}def f(opt):\n    return opt.loss_scale()\n", "loss-scale-calls"),
+    "a policy": case(f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\np.loss_scale()\n"),
+    "what is no use of the API": case(
+        f"{TF}class LossScaleOptimizer(tf.keras.optimizers.Optimizer):\n    pass\nclass DynamicLossScale:\n"
+        "    pass\nopt = LossScaleOptimizer('dynamic')\nscale = DynamicLossScale()\n"
+        "def enable_mixed_precision_graph_rewrite(opt):\n    return opt\n"
+        "opt = enable_mixed_precision_graph_rewrite(opt)\nclass Config:\n    loss_scale = 'dynamic'\n"
+        f"Config.loss_scale\nlayer = tf.keras.layers.Dense(1, dtype={KERAS}.Policy('mixed_float16'))\n"
+        "state = tf.train.experimental.PythonState()\n"
+        "model.optimizer.apply_gradients(zip(grads, model.trainable_variables))\n"
+        "scale = model.optimizer.loss_scale\n"
+        "raise ValueError('The loss scale of LossScaleOptimizer must be at least 1')\noptimizer.loss_scale = 128\n"
+        "opt._loss_scale = scale\nopt.loss_scale(3)\n",
+    ),
+    "a gate that compares strings": case(f"{TF}if tf.__version__ < '2.4.0':\n    pass\n", "version-strings"),
+    "a gate the other way round": case(f"{TF}OLD = '2.4' > tf.version.VERSION\n", "version-strings"),
+    "a gate that is right": case(f"{TF}if tf.__version__ >= '2':\n    pass\n"),
+    "another package's version": case("import numpy as np\nif np.__version__ < '1.4.0':\n    pass\n"),
+    "an equal version": case(f"{TF}if tf.__version__ == '2.4.0':\n    pass\n"),
+    "a name in a string": case(
+        "import importlib\nm = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n",
+        "names-in-strings",
+    ),
+    "a name that is there, in a string": case("f = tf_any('keras.mixed_precision.set_global_policy')\n"),
+    "another word in a string": case("log('mixed_precision is on', 'mixed_precision.yaml')\n"),
+    "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n"),
+    "a module of __import__": case(
+        "tf = __import__('tensorflow')\ns = tf.train.experimental.DynamicLossScale()\n", "unknown-modules"
+    ),
+    "a namespace of what may be something else": case(
+        f"{TF}mp = {EXPERIMENTAL}\nif old:\n    tf = other()\n", "unknown-modules"
+    ),
+    "tf.contrib in a variable": case(
+        f"{TF}«→import mpls.contrib\n»contrib = tf.contrib\n"
+        "m = «contrib.mixed_precision→mpls.contrib».FixedLossScaleManager(8)\n",
+        "unknown-modules",
+    ),
+    "a policy that was removed": case(f"{TF_OLD}{MODULE}.set_policy('infer_float32_vars')\n", "removed-policies"),
+    "names of other packages": case(
+        "import jmp\nscale = jmp.DynamicLossScale(2. ** 15)\nnone = jmp.NoOpLossScale()\n"
+        "fixed = jmp.StaticLossScale(8)\nfrom flax.training import dynamic_scale\n"
+        "ds = dynamic_scale.DynamicScale()\nloss_scale = ds.scale\n"
+        "from mindspore import FixedLossScaleManager, DynamicLossScaleManager\n"
+        "from mindspore.nn import FixedLossScaleUpdateCell\nmanager = FixedLossScaleManager(128, False)\n"
+        "scale = manager.get_loss_scale()\nimport torch\nscaler = torch.cuda.amp.GradScaler(init_scale=128.)\n"
+        "loss_scale = scaler.get_scale()\nfrom apex import amp\n"
+        "model, opt = amp.initialize(model, opt, loss_scale='dynamic')\nimport paddle\n"
+        "opt = paddle.static.amp.decorate(opt, init_loss_scaling=128.0)\nloss_scale = opt.get_loss_scaling()\n"
+        "from npu_bridge.npu_init import *\n"
+        "manager = ExponentialUpdateLossScaleManager(init_loss_scale=2**32, incr_every_n_steps=1000)\n"
+        "opt = NPULossScaleOptimizer(opt, manager)\nfixed = FixedLossScaleManager(loss_scale=1)\n"
+        "from absl import flags\nflags.DEFINE_float('loss_scale', 128., 'Static loss scale.')\n"
+        "config = {'loss_scale': 'dynamic', 'LossScaleOptimizer': True}\nconfig['loss_scale']\n"
+        "from haiku import mixed_precision\nmixed_precision.set_policy(Net, policy)\nimport argparse\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--loss_scale', default='dynamic')\n"
+        "loss_scale = parser.parse_args().loss_scale\nimport optax\n"
+        "opt = optax.apply_if_finite(optax.adam(1e-3), 5)\nloss_scale = 2 ** 15\n"
+        "config = {'fp16': {'enabled': True, 'loss_scale': 0, 'initial_scale_power': 16}}\n"
+        "from transformers import TFTrainingArguments\narguments = TFTrainingArguments('out', fp16=True)\n"
+        "if arguments.fp16:\n    loss_scale = None\nfrom torch.distributed.fsdp import MixedPrecision\n"
+        "mixed_precision = MixedPrecision()\nmixed_precision.experimental\nfrom accelerate import Accelerator\n"
+        "a = Accelerator(mixed_precision='fp16')\n",
+    ),
+    "a step with a wrapper of the program": case(
+        f"{TF_NEW}{KERAS}.set_global_policy('mixed_float16')\nmodel.compile({PUBLIC}(opt))\n"
+        "print(model.optimizer.loss_scale)\n",
+    ),
+    "a public policy under which compile makes the wrapper, as of 2.4": case(
+        f"{TF}{KERAS}.set_global_policy('mixed_float16')\n{KERAS}.set_global_policy('mixed_bfloat16')\n"
+        "model.compile('adam')\n",
+        "public-wrapper",
+        as_of="2.4",
+    ),
+    "a deleted name": case(f"{TF}del tf\n{EXPERIMENTAL}.set_policy('float32')\n", "experimental-policies"),
+}
+RELEASES = {
+    "an object in a variable": as_of_2_3(
+        f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, scale)\nprint(scale())\n"
+    ),
+    "the class of the object": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt.loss_scale), opt.loss_scale())\n"
+    ),
+    "the identity of the object": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(optimizer, make())\nassert opt.loss_scale is other\n"
+    ),
+    "attributes of the object": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.loss_scale._num_good_steps)\n"
+    ),
+    "the config": as_of_2_3(f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.get_config()['loss_scale'])\n"),
+    "the private attribute of the object": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nopt._loss_scale = {SCALES}.FixedLossScale(3)\n"
+    ),
+    "the class of the wrapper": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt).__name__)\n"
+    ),
+    "a loss scale's class": as_of_2_3(
+        f"{TF_INSTALL}class Mine({SCALES}.LossScale): pass\nopt = {KEPT}(optimizer, Mine())\n"
+    ),
+    "a wrapper's class": as_of_2_3(
+        f"{TF_INSTALL}class Mine({KEPT}):\n    def scale(self):\n        return self.loss_scale()\n"
+        "opt = Mine(optimizer, 'dynamic')\n",
+    ),
+    "the name of TF 1 for the optimizer": as_of_2_3(
+        f"{TF_INSTALL}"
+        f"opt = «{EXPERIMENTAL}.LossScaleOptimizer(opt→mpls.experimental.LossScaleOptimizer(optimizer»=optimizer, loss_scale=8)\n"
+        "print(opt.get_config())\n",
+    ),
+    "unknown arguments": as_of_2_3(
+        f"{TF_INSTALL}opt = {KEPT}(*arguments)\nprint(opt.get_config())\n", "experimental-wrapper"
+    ),
+    "isinstance of a wrapper": as_of_2_3(
+        f'{TF}«→import mpls.experimental\nimport mpls.keras\nmpls.install(as_of="2.3")\n'
+        f"»opt = {KEPT}(optimizer, 'dynamic')\nisinstance(opt, {NEW})\nprint(opt.get_config())\n",
+    ),
+    "more imports": as_of_2_3(
+        f'{TF}import «numpy→mpls.experimental\nimport numpy\nmpls.install(as_of="2.3")»\nx = 1\nimport random\n'
+        f"opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.get_config())\n",
+    ),
+    "no release": case(f"{TF_NEW}opt = {NEW}(optimizer, {DYNAMIC})\nprint(opt.get_config())\n"),
+    "no release, and an object that is shared": case(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\n"
+        "print(scale(), opt.loss_scale«()→»)\n",
+        "loss-scale-objects",
+    ),
+    "no release, and an object that nothing shares": case(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(64.0, 3)\nopt = {KEPT}(optimizer, scale)\n"
+        "print(opt.loss_scale«()→»)\n",
+    ),
+    "no release, and a class of another kind": case(
+        f"{TF_NEW}opt = {NEW}(optimizer, {DYNAMIC})\nassert isinstance(opt.loss_scale, tf.Tensor)\n"
+    ),
+    "as of 2.4": case(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\nprint(opt.get_config())\n",
+        as_of="2.4",
+    ),
+    "only the scale": as_of_2_3(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n"
+        "print(opt.loss_scale«()→»)\n",
+    ),
+    "the object is passed on": as_of_2_3(f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nshow(opt.loss_scale)\n"),
+    "the config of something else": as_of_2_3(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n"
+        "print(model.get_config(), optimizer.get_config())\n",
+    ),
+    "a gate by numbers": as_of_2_3(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n"
+        "if tuple(map(int, tf.__version__.split('.')[:2])) < (2, 4):\n    print(opt.get_config())\n",
+    ),
+    "a gate by hasattr": as_of_2_3(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n"
+        f"if hasattr({KERAS}, 'experimental'):\n    print(opt.get_config())\n",
+    ),
+    "a use above the imports": as_of_2_3(
+        f"def f():\n    return {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n{TF_NEW}"
+        "print(f().get_config())\n",
+    ),
+    "another thing of the name": as_of_2_3(
+        f"{TF}«→import mpls.keras as mpls_keras\n»mpls = 1\n"
+        f"opt = «{EXPERIMENTAL}.LossScaleOptimizer→mpls_keras.LossScaleOptimizer»(optimizer, "
+        "«'dynamic'→dynamic=True, skip_counts_step=True»)\nprint(opt.get_config())\n",
+    ),
+    "it is called already": case(
+        'import mpls.experimental\nmpls.install(as_of="2.3")\n'
+        "opt = mpls.experimental.LossScaleOptimizer(optimizer, 'dynamic')\nloss = opt.get_scaled_loss(loss)\n"
+        "print(opt.loss_scale())\n",
+    ),
+    "it is called for a newer release": case(
+        f"{TF}import mpls.experimental\nmpls.install(as_of='2.4')\n"
+        "opt = mpls.experimental.LossScaleOptimizer(optimizer, 'dynamic')\nloss = opt.get_scaled_loss(loss)\n"
+        "print(opt.loss_scale«()→»)\n",
+    ),
+    "the class is compared": case(f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt) is {KEPT})\n"),
+    "the class is among several": case(
+        f"{TF_OLD}opt = {KEPT}(optimizer, 8«→, skip_counts_step=True»)\nprint(type(opt) in (int, {KEPT}))\n",
+        as_of="2.4",
+    ),
+    "the class is passed on, and asked for": case(
+        f"{TF_BOTH}opt = {KEPT}(optimizer, 'dynamic'«→, skip_counts_step=True»)\nf({KEPT})\n"
+        f"assert isinstance(opt, {NEW})\n",
+        "experimental-wrapper",
+        as_of="2.8",
+    ),
+    "a loaded optimizer": case(
+        f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic'«→, skip_counts_step=True»)\n"
+        f"model = tf.keras.models.load_model(path, {{'LossScaleOptimizer': {KEPT}}})\n"
+        f"print(isinstance(model.optimizer, {KEPT}))\n",
+        as_of="2.8",
+    ),
+    "another model's optimizer": case(
+        f"{TF_BOTH}model = make({{'LossScaleOptimizer': {KEPT}}})\nprint(isinstance(model.optimizer, {NEW}))\n",
+        "experimental-wrapper",
+        as_of="2.8",
+    ),
+    "a compiled optimizer by keyword": case(
+        f"{TF_NEW}model = make()\nmodel.compile(loss='mse', optimizer={NEW}(optimizer, {FIXED}8))\n"
+        "print(model.optimizer.loss_scale«()→»)\n",
+    ),
+    "one of two optimizers is compiled": as_of_2_3(
+        f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\nmodel = make()\n"
+        "model.compile(opt)\nmodel.compile(make())\nprint(model.optimizer.loss_scale())\n",
+        "loss-scale-calls",
+    ),
+    "shapes in a checkpoint": case(
+        "import tensorflow.compat.v1 as tf\nopt = tf.mixed_precision.MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "print(tf.train.NewCheckpointReader(path).get_variable_to_shape_map())\n",
+    ),
+    "a method that variables lack": case(
+        f"{TF_V1}opt = «tf.train.experimental→mpls.v1».MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "x = v.initialized_value()\n",
+        "graph-mode",
+    ),
+    "that method of variables of TF 1": case(
+        f"{TF_V1}tf.compat.v1.disable_v2_behavior()\n"
+        "opt = «tf.train.experimental→mpls.v1».MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "x = v.initialized_value()\n",
+    ),
+    "that method elsewhere": case(f"{TF}x = v.initialized_value()\n"),
+    "a star": case(
+        "from «tensorflow.keras.mixed_precision.experimental import *→mpls.experimental import "
+        "LossScaleOptimizer, Policy, get_layer_policy, global_policy, set_policy»  # noqa\n«→import mpls.keras\n"
+        "»set_policy('mixed_float16')\n"
+        f"opt = «LossScaleOptimizer→mpls.keras.LossScaleOptimizer»(optimizer, {FIXED}8)\n"
+        "print(opt.loss_scale«()→»)\n",
+    ),
+    "a star among others": case(
+        "from «tensorflow.keras.mixed_precision.experimental import *→mpls.experimental import "
+        "LossScaleOptimizer, Policy, get_layer_policy, global_policy, set_policy»\nfrom mine import *\n"
+        "opt = LossScaleOptimizer(optimizer, 8)\n",
+    ),
+    "a star and a class of the program's own": case(
+        "from «tensorflow.keras.mixed_precision.experimental import *→mpls.experimental import "
+        "LossScaleOptimizer, Policy, get_layer_policy, global_policy, set_policy»\nclass LossScaleOptimizer: pass\n"
+        "opt = LossScaleOptimizer(optimizer, 8)\n",
+    ),
+    "a star of a private module": case(
+        "from tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer import *\n", "star-imports"
+    ),
+}
+IMPORTS = {
+    "comments behind names that go to several modules": case(
+        "«from tensorflow.keras.mixed_precision.experimental import (\n    →»# Half of it.\n"
+        "«    LossScaleOptimizer,  →»# the wrapper\n«    set_policy,  →»# noqa: F401\n"
+        "«    →from mpls.keras import LossScaleOptimizer\n"
+        "from mpls.experimental import set_policy, »global_policy, Policy«,\n)→»\n"
+        f"opt = LossScaleOptimizer(o, {DYNAMIC})\n",
+    ),
+    "names of several modules": case(
+        "from «tensorflow.train.experimental→mpls.v1» import DynamicLossScale, enable_mixed_precision_graph_rewrite\n",
+    ),
+    "a removed module": case(
+        "from «tensorflow.keras.mixed_precision→mpls» import experimental as prec\nprec.set_policy('mixed_float16')\n",
+    ),
+    "import as": case(
+        "import «tensorflow.keras.mixed_precision→mpls».experimental as mixed_precision\n"
+        "mixed_precision.global_policy()\n",
+    ),
+    "import without as": case(
+        "import «tensorflow.keras.mixed_precision.experimental→tensorflow»\n«→import mpls.experimental\n"
+        "»«tensorflow.keras.mixed_precision→mpls».experimental.set_policy('mixed_float16')\n",
+    ),
+    "a name": case(f"{FROM}opt = LossScaleOptimizer(opt, {DYNAMIC})\n"),
+    "a name that is only passed on": case(
+        "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n"
+        "__all__ = ['LossScaleOptimizer']\n",
+    ),
+    "some names stay": case(
+        "from tensorflow.keras.mixed_precision import Policy«,→\n"
+        "from mpls.keras import» LossScaleOptimizer  # both\nopt = LossScaleOptimizer(opt)\n",
+    ),
+    "a private module of policies": case(
+        "from «tensorflow.python.keras.mixed_precision→mpls».experimental import policy\n"
+        "policy.policy_scope('float32')\n",
+    ),
+    "contrib": case(
+        "from «tensorflow.contrib import mixed_precision→mpls import contrib» as cmp\n"
+        "opt = cmp.LossScaleOptimizer(opt, cmp.ExponentialUpdateLossScaleManager(2**32, 1000))\n",
+    ),
+    "contrib by attributes": case(
+        f"{TF}«→import mpls.contrib\n»m = «tf.contrib.mixed_precision→mpls.contrib».FixedLossScaleManager(1)\n"
+    ),
+    "keras of tf": case(
+        "from tensorflow import keras\n«→import mpls.experimental\n"
+        "»«keras.mixed_precision→mpls».experimental.set_policy('float32')\n",
+    ),
+    "a namespace that is still there": case(
+        "from tensorflow.keras import mixed_precision as mp\n«→import mpls.experimental\n"
+        "»«mp→mpls».experimental.set_policy('float32')\nmp.set_global_policy('float32')\n",
+    ),
+    "a namespace that nothing has as a whole": case(
+        "from tensorflow import mixed_precision\n«→import mpls.experimental\n"
+        "»scale = «mixed_precision→mpls».experimental.DynamicLossScale()\n",
+        "unknown-modules",
+    ),
+    "an alias by assignment": case(f"{TF_OLD}mp = {MODULE}\nmp.set_policy(mp.Policy('float32'))\n"),
+    "an import in a function": case(
+        f"def f(opt):\n    {TF}"
+        "    «return tf.train.experimental.enable_mixed_precision_graph_rewrite→import mpls.v1\n"
+        "    return mpls.v1.enable_mixed_precision_graph_rewrite»(opt)\n",
+    ),
+    "an import in another function": case(
+        f"«→import mpls.experimental\n»@run\ndef load():\n    global tf\n    {TF}def f():\n"
+        f"    return {MODULE}.Policy('float32')\n",
+    ),
+    "an import after a colon": case(
+        "try: import tensorflow as tf«→; import mpls.experimental»\nexcept ImportError: tf = None\n"
+        f"{MODULE}.set_policy('float32')\n",
+    ),
+    "two imports of tf": case(
+        f"{TF}import «→mpls.experimental\nimport »tensorflow as tf\n{MODULE}.set_policy('float32')\n"
+    ),
+    "an import that is there already": case(f"import mpls.experimental\n{TF}{MODULE}.set_policy('float32')\n"),
+    "the name mpls is taken": case(
+        f"{TF}«→import mpls.experimental as mpls_experimental\n»mpls = 1\n"
+        f"«{EXPERIMENTAL}→mpls_experimental».set_policy('float32')\n",
+    ),
+    "both arms of a try": case(
+        "try:\n    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\nexcept ImportError:\n"
+        "    from tensorflow.keras import mixed_precision as mp\nmp.Policy('float32')\n",
+    ),
+    "both arms of a try, by name": case(
+        f"try:\n    {FROM}except ImportError:\n"
+        "    from «tensorflow.keras.mixed_precision→mpls.keras» import LossScaleOptimizer\n"
+        f"opt = LossScaleOptimizer(opt, {DYNAMIC})\n",
+    ),
+    "both arms of a gate": case(
+        f"{TF_NEW}if hasattr({KERAS}, 'set_global_policy'):\n    opt = {PUBLIC}(opt)\nelse:\n"
+        f"    opt = {NEW}(opt, {DYNAMIC})\n",
+    ),
+    "one of two classes": case(
+        f"{TF_BOTH}mp = {KERAS}\nLSO = «mp→mpls».experimental.LossScaleOptimizer if old else "
+        "«mp.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»\nopt = «LSO→mpls.keras.LossScaleOptimizer»(opt)\n",
+    ),
+    "None where it is missing": case(
+        f"try:\n    {FROM}except ImportError:\n    LossScaleOptimizer = None\nisinstance(opt, LossScaleOptimizer)\n"
+    ),
+    "a star of another module": case(
+        "from tensorflow.keras.layers import *\nimport tensorflow.keras.mixed_precision\n"
+    ),
+    "a star of contrib": case(
+        "from «tensorflow.contrib.mixed_precision import *→mpls.contrib import "
+        "ExponentialUpdateLossScaleManager, FixedLossScaleManager, LossScaleManager, LossScaleOptimizer»\n",
+    ),
+    "contrib under another name": case(
+        "import tensorflow.contrib as tfc\n«→import mpls.contrib\n"
+        "»m = «tfc.mixed_precision→mpls.contrib».FixedLossScaleManager(1)\n",
+        "unknown-modules",
+    ),
+    "a relative import": case(
+        "from .mixed_precision import LossScaleOptimizer\nopt = LossScaleOptimizer(opt, 'dynamic')\n"
+    ),
+    "a local name": case("def f(mixed_precision):\n    return mixed_precision.experimental.Policy('float32')\n"),
+}
+NATIVES = {
+    "a fixed scale": native(f"{TF}opt = {NATIVE}(opt, {FIXED}128)\n"),
+    "a dynamic scale": native(
+        f"{TF}opt = «{EXPERIMENTAL}.LossScaleOptimizer(optimizer→{KERAS}.LossScaleOptimizer(inner_optimizer»=opt, "
+        "«loss_scale='dynamic'→dynamic=True»)\nprint(opt.loss_scale«()→»)\n",
+    ),
+    "another multiplier": native(
+        f"{TF_NEW}opt = {NEW}(opt, «tf.train.experimental.DynamicLossScale(multiplier=4)→growth_factor=4, "
+        "backoff_factor=1 / 4»)\n",
+    ),
+    "a namespace of tf.compat.v1 in a variable": native(
+        f"import tensorflow.compat.v1 as tf\n«→import mpls.experimental\n»mp = {MODULE}\nmp.set_policy('float32')\n"
+    ),
+    "a namespace of tf.compat that is imported": native(
+        "from «tensorflow.compat.v2.keras.mixed_precision import experimental→tensorflow.keras import "
+        f"mixed_precision» as mp\nopt = mp.LossScaleOptimizer(opt, {DYNAMIC})\n",
+    ),
+    "a subclass of the public wrapper": native(f"{TF_NEW}class Mine({PUBLIC}):\n    pass\n"),
+    "a policy under which compile makes the wrapper, as of 2.4": native(
+        f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\nmodel.compile('adam')\n",
+        "experimental-policies",
+        as_of="2.4",
+        keras=3,
+    ),
+    "a step with the wrapper that compile makes": native(
+        f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\nclass M(tf.keras.Model):\n    def train_step(self, data):\n"
+        "        self.optimizer.get_scaled_loss(loss(data))\n",
+        keras=3,
+    ),
+    "as of 2.2": native(f"{TF_NEW}opt = {NEW}(opt, «'dynamic'→dynamic=True, skip_counts_step=False»)\n", as_of="2.2"),
+    "a second argument that is passed on": native(
+        f"{TF_NEW}opt = {NEW}(opt, {FIXED}8)\nopt.apply_gradients(pairs, 1.0)\n"
+    ),
+    "a second argument that is a name": native(
+        f"{TF}opt = {NATIVE}(opt, {FIXED}8)\nopt.apply_gradients(pairs, 'train')\n"
+    ),
+    "a wrapper with Keras 3": native(f"{TF_NEW}opt = {NEW}(opt, {DYNAMIC})\n", keras=3),
+    "the public wrapper": native(f"{TF}opt = {KERAS}.LossScaleOptimizer(opt)\n"),
+    "isinstance": native(f"{TF}isinstance(opt, {NATIVE})\n"),
+    "policies": native(
+        f"{TF}«{EXPERIMENTAL}.set_policy→{KERAS}.set_global_policy»('mixed_float16')\n"
+        f"p = «{EXPERIMENTAL}→{KERAS}».Policy('mixed_float16')\n"
+        f"print(«{EXPERIMENTAL}→{KERAS}».global_policy().name)\n",
+    ),
+    "a policy with a loss scale": native(
+        f"{TF_OLD}p = {MODULE}.Policy('mixed_float16', loss_scale=8)\n"
+        f"«{EXPERIMENTAL}.set_policy→{KERAS}.set_global_policy»(p)\n",
+    ),
+    "a policy whose loss scale is read": native(f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\nprint(p.loss_scale)\n"),
+    "an assigned module": native(
+        f"{TF}mp = «{EXPERIMENTAL}→{KERAS}»\n«mp.set_policy→mp.set_global_policy»(mp.Policy('mixed_float16'))\n"
+    ),
+    "a graph": native(
+        f"{TF}opt = «tf.train.experimental→tf.compat.v1.mixed_precision».MixedPrecisionLossScaleOptimizer(opt, "
+        "«tf.train.experimental→tf.compat.v1.mixed_precision».DynamicLossScale(8))\n",
+    ),
+    "the rewrite of an optimizer of TF 1": native(
+        f"{TF}opt = tf.train.AdamOptimizer(0.1)\n"
+        "opt = «tf.train.experimental→tf.compat.v1.mixed_precision».enable_mixed_precision_graph_rewrite(opt)\n",
+    ),
+    "the rewrite of another optimizer": native(
+        f"{TF_V1}opt = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"
+    ),
+}
+# What is migrated stays as it is.
+VALUES |= {f"again: {name}": dataclasses.replace(each, before=each.after, left=()) for name, each in VALUES.items()}
+RELEASES |= {
+    f"again: {name}": dataclasses.replace(each, before=each.after, left=())
+    for name, each in RELEASES.items()
+    if 'mpls.install(as_of="2.3")' in each.after and not each.left
+}
+TABLES = {
+    "imports": IMPORTS,
+    "members": MEMBERS,
+    "native": NATIVES,
+    "releases": RELEASES,
+    "values": VALUES,
+    "wrappers": WRAPPERS,
+}
+CASES = {f"{table}: {name}": each for table, cases in TABLES.items() for name, each in cases.items()}
+# What is no use of the API stays whichever names are written.
+CASES |= {
+    f"native: {name}": dataclasses.replace(each, is_native=True) for name, each in MEMBERS.items() if each.is_unchanged
+}
