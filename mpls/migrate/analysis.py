@@ -16,10 +16,11 @@ from mpls.names import SCALE_CLASSES, Name, named, namespaces
 from mpls.program.choices import last_pinned
 from mpls.program.files import Folder
 from mpls.program.meaning import MOST_ALIASES, Meaning, Meanings, Neighbours, Others
-from mpls.program.objects import Instance, Objects, is_public
+from mpls.program.objects import Objects, ScaleUse, uses_of_scales
 from mpls.program.programs import folders_of
 from mpls.program.scopes import Chain, Region, Role, Statement, Survey, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
+from mpls.program.tables import is_public
 
 STAR_RULE = "star-imports"
 # Modules that have the same objects, for names that are imported from one statement.
@@ -27,35 +28,16 @@ _ALSO_IN = {"mpls.experimental": "mpls.v1", "mpls.v1": "mpls.experimental"}
 _OF_POLICIES = "mpls.experimental.policy"
 
 
-class Replacement(NamedTuple):
-    """What to write in place of a historical name.
-
-    Attributes:
-        home: the module, `"mpls.experimental"`.
-        name: its member.
-    """
-
-    home: str
-    name: str
-
-    @property
-    def path(self) -> str:
-        """The whole, `"mpls.experimental.Policy"`."""
-        return f"{self.home}.{self.name}"
-
-
 @functools.cache
-def replacement_of(path: str) -> Replacement | None:
-    """Return what replaces a historical name; None for a namespace, and for what is to stay as it is.
+def replacement_of(path: str) -> str:
+    """Return the path that replaces a historical name; "" for a namespace, and for what is to stay as it is.
 
     What stays are names that only today's packages have (`tf_keras`, and those of Keras 3), and public names of
     policies that mean today what they have always meant.
     """
     row = named(path)
-    if row is None or not row.replacement or row.needs_keras_3 or row.stays:
-        return None
-    home, _, name = row.target.partition(":")
-    return Replacement(home, "LossScaleOptimizer" if name == "LossScaleOptimizerV3" else name)
+    is_one = row is not None and not row.needs_keras_3 and not row.stays
+    return row.replacement.replace("OptimizerV3", "Optimizer") if row is not None and is_one else ""
 
 
 def is_gone(path: str) -> bool:
@@ -77,11 +59,10 @@ def home_of(path: str) -> str | None:
     return homes.pop() if len(homes) == 1 else None
 
 
-def alternatives(replacement: Replacement) -> list[Replacement]:
-    """Return a replacement, and the same object under another name."""
-    if replacement.name in SCALE_CLASSES and replacement.home in _ALSO_IN:
-        return [replacement, Replacement(_ALSO_IN[replacement.home], replacement.name)]
-    return [replacement]
+def alternatives(path: str) -> list[str]:
+    """Return a path of mpls, and that of the same object in another module."""
+    home, _, name = path.rpartition(".")
+    return [path, f"{_ALSO_IN[home]}.{name}"] if name in SCALE_CLASSES and home in _ALSO_IN else [path]
 
 
 @dataclass(frozen=True)
@@ -338,7 +319,7 @@ class Analysis:
         """The chains that begin with a name of TensorFlow or Keras, or a module that may have some; what that means."""
         known: dict[tuple[int, str], Meaning] = {}
         found = []
-        for chain in self.survey.chains:
+        for chain in self.survey.followed:
             key = id(chain.region), chain.names[0]
             meaning = known.get(key)
             if meaning is None:
@@ -352,7 +333,7 @@ class Analysis:
         # With Keras 2, public names mean what they have always meant.
         is_there = self.settings.keras == 2 and row.last is None and not row.is_private and not row.is_contrib
         is_of_keras = is_there and row.target.startswith("mpls.keras:")
-        if replacement_of(row.path) is None or (is_of_keras and not self.is_unsupported_by_tf_keras):
+        if not replacement_of(row.path) or (is_of_keras and not self.is_unsupported_by_tf_keras):
             return None
         return next((rule for rule in self.rules if rule.owns is not None and rule.owns(row)), None)
 
@@ -368,9 +349,14 @@ class Analysis:
         return row is not None and all(self.rule_of(each) is not None for each in _members(row))
 
     @functools.cached_property
-    def instances(self) -> Objects:
+    def objects(self) -> Objects:
         """What the expressions of the file are."""
         return Objects(self.meanings, self.facts.has_own_members)
+
+    @functools.cached_property
+    def scales(self) -> list[ScaleUse]:
+        """Where loss scales are taken as objects."""
+        return list(uses_of_scales(self.objects))
 
     @functools.cached_property
     def release_with_objects(self) -> str:
@@ -400,7 +386,7 @@ class Analysis:
             if any(map(is_public, use.rows)) and (use.role is Role.BASE or use.node in asked):
                 return True
         return any(
-            self.instances.of(chain.parts[place - 1], chain.region) is Instance.WRAPPER
+            self.objects.is_wrapper(chain.parts[place - 1], chain.region)
             for chain in survey.chains
             for place, name in enumerate(chain.names)
             if place and name in NOT_OF_THE_LAST
@@ -428,7 +414,7 @@ class Analysis:
     def forget(self) -> None:
         """Undo the circles between what is known of the file, so that its memory is free at once."""
         self.survey.forget()
-        known = vars(self).pop("instances", None)
+        known = vars(self).pop("objects", None)
         if known is not None:
             vars(known).clear()
 

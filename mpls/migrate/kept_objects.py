@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use, is_gone
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
-from mpls.names import RELEASES, SCALE_CLASSES, Name, named
-from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES
-from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
-from mpls.program.scopes import Member, Region, Role, Statement
+from mpls.names import RELEASES
+from mpls.program.objects import Taken
+from mpls.program.scopes import Role, Statement
+from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 RULE_NAME = "loss-scale-objects"
-_METHODS = ("update", "get_config")
-_ATTRIBUTES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, *_METHODS))
+# Methods of loss scales, of which other objects may have some of these names too.
+METHODS = ("update", "get_config")
+_OTHERS = (*METHODS, "_loss_scale")
 _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.3 only"
 
 
@@ -43,12 +44,14 @@ def _wanted(analysis: Analysis) -> Kept | None:
 
 def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     """Yield where a file plainly is of TF 2.3 or older, but no release is given, and what no longer holds there."""
-    if analysis.settings.as_of is not None or analysis.kept is not None or _has_gates(analysis):
+    if analysis.settings.as_of is not None or analysis.kept is not None:
         return
     lost = list(_lost(analysis))
     if lost or _calls_scales(analysis):
         lost += _shared(analysis)
-    kept = _wanted(analysis) if lost else None
+    if not lost or _has_gates(analysis):
+        return
+    kept = _wanted(analysis)
     if kept is not None and kept.node is None:
         # A module that it imports calls `mpls.install(as_of=…)`.
         return
@@ -58,32 +61,8 @@ def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
         yield node, f"{what}: {install if kept is None else f'give --as-of {release}'}"
 
 
-def is_scale_class(row: Name) -> bool:
-    """Return whether a historical name is that of a class of loss scales."""
-    home, _, name = row.target.partition(":")
-    return home in ("mpls.experimental", "mpls.v1") and name in SCALE_CLASSES
-
-
-def attributes_of_scales(analysis: Analysis) -> Iterator[ast.Attribute]:
-    """Yield the reads of attributes and methods of the loss scale of a wrapper that only `LossScale` objects have.
-
-    Methods are yielded of what may be a wrapper too.
-    """
-    for chain in analysis.survey.chains:
-        if _ATTRIBUTES.isdisjoint(chain.names):
-            continue
-        for place, name in enumerate(chain.names[2:], 2):
-            if name in _ATTRIBUTES and chain.names[place - 1] == "loss_scale":
-                value, part = chain.parts[place - 1 : place + 1]
-                assert isinstance(value, ast.Attribute)
-                assert isinstance(part, ast.Attribute)
-                kind = analysis.instances.of(value.value, chain.region)
-                if kind is Instance.WRAPPER or (kind is Instance.UNKNOWN and name in _METHODS):
-                    yield part
-
-
 def _installs(analysis: Analysis) -> bool:
-    for chain in analysis.survey.chains:
+    for chain in analysis.survey.called.get("install", ()):
         if chain.names == ("mpls", "install") and chain.call is not None:
             given = [each.value for each in chain.call.keywords if each.arg == "as_of"] or chain.call.args[:1]
             release = given[0].value if given and isinstance(given[0], ast.Constant) else None
@@ -109,16 +88,17 @@ def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
 
 def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
     yield from _classes_and_variables(analysis, wrappers)
-    for asked, region in analysis.survey.calls.get("type", ()):
-        if len(asked.args) == 1 and analysis.instances.of(asked.args[0], region) is Instance.WRAPPER:
+    for asked, region in analysis.survey.calls_of("type"):
+        if len(asked.args) == 1 and analysis.objects.is_wrapper(asked.args[0], region):
             yield asked, "the program asks for the class of a wrapper, which had another name"
     for read in analysis.survey.reads:
         is_object = read.name == "loss_scale" and read.call is None
-        if (is_object or read.name == "get_config") and analysis.instances.kind(read) is Instance.WRAPPER:
+        if (is_object or read.name == "get_config") and analysis.objects.reads_wrapper(read):
             what = "the config of a wrapper had the keys optimizer and loss_scale"
             yield read.node, "the program takes the loss scale object of a wrapper" if is_object else what
-    for part in _set_objects(analysis):
-        yield part, "the program sets the loss scale object of a wrapper"
+    for use in analysis.scales:
+        if use.how is Taken.SET and analysis.objects.is_wrapper(use.owner, use.region):
+            yield use.place.node, "the program sets the loss scale object of a wrapper"
 
 
 def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
@@ -140,68 +120,28 @@ def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[
         yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
-def _objects(analysis: Analysis) -> Iterator[Member]:
-    """Yield the loss scales of wrappers whose class or identity is asked for."""
-    survey = analysis.survey
-    asked = [call.args[0] for call, _ in (*survey.calls.get("type", ()), *survey.type_tests) if call.args]
-    for node, _, _ in survey.nodes[ast.Compare]:
-        sides = (node.left, *node.comparators)
-        is_of_constant = any(isinstance(each, ast.Constant) for each in node.comparators)
-        asked += sides if isinstance(node.ops[0], ast.Is | ast.IsNot) and not is_of_constant else ()
-    nodes = set(asked)
-    for read in survey.reads:
-        is_asked = read.call is None and read.name == "loss_scale" and read.node in nodes
-        if is_asked and analysis.instances.kind(read) is Instance.WRAPPER:
-            yield read
-
-
-def _set_objects(analysis: Analysis) -> Iterator[ast.expr]:
-    """Yield where the private attribute of a wrapper is set that was its loss scale."""
-    for chain in analysis.survey.chains:
-        part = chain.parts[-1]
-        if not isinstance(part, ast.Attribute) or part.attr != "_loss_scale" or not isinstance(part.ctx, ast.Store):
-            continue
-        if analysis.instances.of(part.value, chain.region) is Instance.WRAPPER:
-            yield part
+_LOST = {
+    Taken.TESTED: "up to TF 2.3 this was a LossScale object, and today it is a tensor",
+    Taken.SET: "up to TF 2.3 the wrapper kept the loss scale that is set here, and today it does not",
+}
+_LOST |= dict.fromkeys((Taken.TYPE, Taken.ASSERTED, Taken.COMPARED), _LOST[Taken.TESTED])
 
 
 def _lost(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
-    tests = {test.args[0]: (test.args[1], region) for test, region in analysis.survey.type_tests}
-    for read in _objects(analysis):
-        asked = tests.get(read.node)
-        if asked is None or _are_scale_classes(*asked, analysis):
-            yield read.node, "up to TF 2.3 this was a LossScale object, and today it is a tensor"
-    configs = [each for each in analysis.survey.reads if each.name == "get_config" and each.call is not None]
-    calls = {each.call for each in configs if analysis.instances.kind(each) is Instance.WRAPPER}
-    for item, _, region in analysis.survey.nodes[ast.Subscript]:
-        bound = region.only(item.value.id) if isinstance(item.value, ast.Name) else None
-        key = item.slice.value if isinstance(item.slice, ast.Constant) else None
-        is_of_config = (item.value if bound is None else bound.value) in calls and isinstance(item.ctx, ast.Load)
-        if is_of_config and key in ("loss_scale", "optimizer"):
-            yield item, f"the config of a wrapper has no {key!r} today, as it had up to TF 2.3"
-    for node in _set_objects(analysis):
-        yield node, "up to TF 2.3 the wrapper kept the loss scale that is set here, and today it does not"
-
-
-def _are_scale_classes(node: ast.expr, region: Region, analysis: Analysis) -> bool:
-    """Return whether all classes that a test asks for are those of loss scales."""
-    classes = node.elts if isinstance(node, ast.Tuple) else [node]
-    return all(
-        row is not None and is_scale_class(row)
-        for each in classes
-        for row in map(named, analysis.meanings.of(each, region).paths or ("",))
-    )
+    for use in analysis.scales:
+        is_lost = use.how in _LOST or use.how is Taken.CONFIG
+        if is_lost and analysis.objects.is_wrapper(use.owner, use.region):
+            key = getattr(getattr(use.place.node, "slice", None), "value", None)
+            of_config = f"the config of a wrapper has no {key!r} today, as it had up to TF 2.3"
+            yield use.place.node, _LOST.get(use.how, of_config)
 
 
 def _calls_scales(analysis: Analysis) -> bool:
     """Return whether a file calls the loss scale of a wrapper, which only objects up to TF 2.3 could be."""
-    return (
-        any(
-            read.name == "loss_scale" and read.call is not None and analysis.instances.kind(read) is Instance.WRAPPER
-            for read in analysis.survey.reads
-        )
-        or any(call.kind is Instance.WRAPPER for call in calls_of_read_scales(analysis.instances))
-        or any(part.attr not in _METHODS for part in attributes_of_scales(analysis))
+    return any(
+        (use.how is Taken.CALLED_LATER or (use.how in (Taken.CALLED, Taken.MEMBER) and use.place.name not in _OTHERS))
+        and analysis.objects.is_wrapper(use.owner, use.region)
+        for use in analysis.scales
     )
 
 
@@ -215,7 +155,7 @@ def _shared(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
             continue
         name, region = value.id, use.chain.region
         is_object = any(
-            isinstance(each.value, ast.Call) and _are_scale_classes(each.value.func, each.region, analysis)
+            isinstance(each.value, ast.Call) and analysis.objects.is_scale_class(each.value.func, each.region)
             for each in region.find(name)
         )
         others = [each for each in chains if each.names[0] == name and each.parts[0] is not value]

@@ -11,8 +11,8 @@ from mpls.migrate.kept_objects import kept_in
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES, Name, named
 from mpls.program.meaning import Meaning, are_optimizers_of_tf_1
-from mpls.program.objects import Instance, is_experimental
 from mpls.program.scopes import Binding, Chain, Region, Role
+from mpls.program.tables import is_experimental
 
 _KERAS = "tf.keras.mixed_precision"
 _GRAPH = "tf.compat.v1.mixed_precision"
@@ -96,11 +96,10 @@ class _Plan:
         for rule in rules.values():
             if rule is not None and rule.replace is not None:
                 return rule.replace(use, self._analysis)
-        found = [replacement_of(row.path) for row in use.rows]
-        options = [alternatives(each) if each is not None else [] for each in found]
+        options = [alternatives(replacement_of(row.path)) for row in use.rows]
         # Several paths may be spellings of one object.
         common = [each for each in options[-1] if all(each in others for others in options)]
-        return Decision(common[0].path) if common else None
+        return Decision(common[0]) if common and common[0] else None
 
     def _add_space(self, chain: Chain, meaning: Meaning) -> None:
         homes = {home_of(path) for path in meaning.paths}
@@ -158,15 +157,15 @@ class _Plan:
         return [each for each in chains if each.names[0] == name and each.region.holder(name) is region]
 
     def _decide_name(self, alias: ast.alias, row: Name, region: Region, uses: list[Decision | None]) -> None:
-        replacement = replacement_of(row.path)
-        if replacement is None or self._analysis.rule_of(row) is None:
+        # Of names that stay, no rule is the owner.
+        if self._analysis.rule_of(row) is None:
             return
         name = alias.asname or alias.name
         wanted = {None if each is None else each.path for each in uses}
         only = wanted.pop() if len(wanted) == 1 else None
         is_shared = name in self._analysis.survey.exported
         if only is None or is_shared or not all(map(self._is_replaced, region.find(name))):
-            only = replacement.path
+            only = replacement_of(row.path)
         self._analysis.aliases[alias] = only
 
     def _is_replaced(self, binding: Binding) -> bool:
@@ -175,7 +174,7 @@ class _Plan:
         if not isinstance(value, ast.alias):
             return isinstance(value, ast.Constant) and value.value is None
         row = named(self._analysis.meanings.path_of(value))
-        return row is not None and replacement_of(row.path) is not None and self._analysis.rule_of(row) is not None
+        return row is not None and self._analysis.rule_of(row) is not None
 
 
 # Today's own names, which `--to native` writes.
@@ -187,7 +186,7 @@ def checkpoint_names(analysis: Analysis) -> ast.expr | None:
     Savers write some variables under two names if the wrapper is that of mpls, and under one if it is TensorFlow's own.
     """
     has_wrapper = any(row.target == f"mpls.v1:{GRAPH_WRAPPER}" for use, _ in analysis.uses for row in use.rows)
-    asks = (chain.parts[-1] for chain in analysis.survey.chains if chain.names[-1] in _LISTS and chain.call is not None)
+    asks = (chain.parts[-1] for name in _LISTS for chain in analysis.survey.called.get(name, ()))
     return next(asks, None) if has_wrapper else None
 
 
@@ -223,7 +222,7 @@ class _Native:
     @functools.cached_property
     def _has_second_arguments(self) -> bool:
         """Whether the file gives `apply_gradients` a second argument by place, which the one of mpls passes on."""
-        calls = [each.call for each in self._analysis.survey.chains if each.names[-1] == "apply_gradients"]
+        calls = [each.call for each in self._analysis.survey.called.get("apply_gradients", ())]
         second = [each.args[1] for each in calls if each is not None and len(each.args) > 1]
         return not all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in second)
 
@@ -238,7 +237,7 @@ class _Native:
     def _has_scales_of_policies(self) -> bool:
         """Whether the file reads the loss scale of what may be a policy."""
         reads = [each for each in self._analysis.survey.reads if each.name == "loss_scale"]
-        return any(self._analysis.instances.kind(each) is not Instance.WRAPPER for each in reads)
+        return not all(map(self._analysis.objects.reads_wrapper, reads))
 
     def _is_plain_policy(self, use: Use, name: str) -> bool:
         """Return whether a use of a policy has nothing to do with its loss scale."""

@@ -9,7 +9,7 @@ import tokenize
 from bisect import bisect
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Replacement, Use, alternatives, is_gone
+from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use, alternatives, is_gone
 from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed, is_through_unsure
@@ -375,17 +375,12 @@ class _ImportFrom:
 
     def _by_home(self) -> dict[str, list[tuple[ast.alias, str]]]:
         """Return the names to import from each module; from one module, if it has all."""
-        options: dict[ast.alias, list[Replacement]] = {}
-        for alias in self._node.names:
-            path = self._aliases.get(alias)
-            if path is not None:
-                home, _, name = path.rpartition(".")
-                options[alias] = alternatives(Replacement(home, name))
-        common = set.intersection(*({each.home for each in found} for found in options.values()))
+        options = {each: alternatives(self._aliases[each]) for each in self._node.names if each in self._aliases}
+        common = set.intersection(*({_home(each) for each in paths} for paths in options.values()))
         found: dict[str, list[tuple[ast.alias, str]]] = {}
-        for alias, replacements in options.items():
-            preferred = next((each for each in replacements if each.home in common), replacements[0])
-            found.setdefault(preferred.home, []).append((alias, preferred.name))
+        for alias, paths in options.items():
+            path = next((each for each in paths if _home(each) in common), paths[0])
+            found.setdefault(_home(path), []).append((alias, path.rpartition(".")[2]))
         return found
 
     def _module(self) -> str:
@@ -400,6 +395,10 @@ class _ImportFrom:
         return [token.string for token in tokens if token.type == tokenize.COMMENT]
 
 
+def _home(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
 def _as(alias: ast.alias, member: str) -> str:
     name = alias.asname or alias.name
     return member if member == name else f"{member} as {name}"
@@ -411,7 +410,8 @@ def _as(alias: ast.alias, member: str) -> str:
 def _missing_release(use: Use, decision: Decision, analysis: Analysis) -> str:
     """Return what to do where a use makes wrappers that are not told the release of `--as-of`; "" if none are."""
     settings = arguments_of_release(analysis)
-    if not settings or analysis.kept is not None or any(each.names == _INSTALL for each in analysis.survey.chains):
+    installs = (each.names == _INSTALL for each in analysis.survey.called.get("install", ()))
+    if not settings or analysis.kept is not None or any(installs):
         return ""
     what = _maker(use, decision, analysis)
     if not what:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from mpls.migrate.analysis import STAR_RULE, Analysis, Finding, Kind, Rule, home_of, is_gone, replacement_of
-from mpls.migrate.kept_objects import RULE_NAME, attributes_of_scales, is_scale_class, lost_in
+from mpls.migrate.kept_objects import METHODS, RULE_NAME, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
 from mpls.migrate.wrapper_calls import (
@@ -31,9 +31,10 @@ from mpls.names import (
 )
 from mpls.program.choices import pin_in
 from mpls.program.meaning import Meaning
-from mpls.program.objects import Instance, calls_of_read_scales, is_experimental, is_public
+from mpls.program.objects import HAVE_OBJECTS, UNKNOWN, Kinds, ScaleUse, Taken, are_wrappers
 from mpls.program.releases import COMPARISONS
-from mpls.program.scopes import Chain, Member, Region, Role, Statement
+from mpls.program.scopes import Chain, Region, Role, Statement
+from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 Found = Iterator[Edit | Finding]
 
@@ -125,40 +126,42 @@ _TODAY = "the optimizer's loss_scale or dynamic_counter, or keep the setting you
 
 
 def _calls_of_scales(analysis: Analysis) -> Found:
-    survey, text = analysis.survey, analysis.text
     if analysis.kept is not None or not _uses_frameworks(analysis):
         return
-    for read in survey.reads:
-        is_call = read.call is not None and not read.call.args and not read.call.keywords
-        if read.name == "loss_scale" and is_call:
-            yield from _called(read, analysis)
-    for node in attributes_of_scales(analysis):
-        yield Finding(node, f".loss_scale of a wrapper is a tensor, without .{node.attr}: read {_TODAY}")
-    for call in calls_of_read_scales(analysis.instances):
-        if call.kind in (Instance.WRAPPER, Instance.UNKNOWN):
-            owner = " ".join(text.source(call.owner).split())
+    for use in analysis.scales:
+        node = use.place.node
+        kinds = analysis.objects.of(use.owner, use.region)
+        is_one, may_be_one = are_wrappers(kinds), are_wrappers(kinds) or kinds == UNKNOWN
+        # Wrappers of mpls have the private attribute.
+        is_called = use.how is Taken.CALLED and use.place.name == "loss_scale"
+        if is_called and isinstance(node, ast.Attribute):
+            yield from _called(use, kinds, analysis)
+        elif use.how is Taken.MEMBER and (is_one or (may_be_one and use.place.name in METHODS)):
+            what = f".loss_scale of a wrapper is a tensor, without .{use.place.name}: read {_TODAY}"
+            yield Finding(node, what)
+        elif (is_called or use.how is Taken.CALLED_LATER) and may_be_one:
+            owner = " ".join(analysis.text.source(use.owner).split())
             what = f"the loss_scale of {owner} is called here: of a wrapper of Keras, it is a tensor"
-            yield Finding(call.node, f"{what}, so take the parentheses away")
+            yield Finding(node, f"{what}, so take the parentheses away")
 
 
-def _called(read: Member, analysis: Analysis) -> Found:
-    text = analysis.text
-    assert read.call is not None
-    start, end = text.span(read.node)[1], text.span(read.call)[1]
-    source = " ".join(text.source(read.node).split())
-    kind = analysis.instances.kind(read)
-    paths = analysis.meanings.of(read.owner, read.region).paths
+def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
+    text, node, call = analysis.text, use.place.node, use.place.call
+    assert call is not None
+    start, end = text.span(node)[1], text.span(call)[1]
+    source = " ".join(text.source(node).split())
+    paths = analysis.meanings.of(use.owner, use.region).paths
     is_of_module = bool(paths) and all(path.startswith("@") for path in paths)
-    if kind in (Instance.POLICY, Instance.OWN) or is_of_module:
+    if not HAVE_OBJECTS.isdisjoint(kinds) or is_of_module:
         return
-    if kind is not Instance.WRAPPER:
+    if not are_wrappers(kinds):
         what = f"{source}() is left, as it is not certain what it is called on"
-        yield Finding(read.node, f"{what}: of a wrapper of Keras, take the parentheses away")
+        yield Finding(node, f"{what}: of a wrapper of Keras, take the parentheses away")
     elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
-        yield Finding(read.node, f"{source}() is left: take the parentheses away by hand")
+        yield Finding(node, f"{source}() is left: take the parentheses away by hand")
     else:
         yield Edit(start, end, "")
-        yield Finding(read.node, f"{source}() becomes {source}", Kind.CHANGED)
+        yield Finding(node, f"{source}() becomes {source}", Kind.CHANGED)
 
 
 def _uses_frameworks(analysis: Analysis) -> bool:
@@ -226,8 +229,8 @@ _GRAPH_MODE = ("disable_v2_behavior", "disable_eager_execution", "Session", "pla
 
 def _has_reference_variables(analysis: Analysis) -> bool:
     """Return whether a file makes variables those of TF 1, which have `initialized_value` still."""
-    calls = {chain.names[-1] for chain in analysis.survey.chains if chain.call is not None}
-    is_off = not calls.isdisjoint(("disable_v2_behavior", "disable_resource_variables"))
+    calls = analysis.survey.called
+    is_off = "disable_v2_behavior" in calls or "disable_resource_variables" in calls
     return is_off and "enable_resource_variables" not in calls
 
 
@@ -239,10 +242,9 @@ def _names_in_checkpoints(analysis: Analysis) -> Found:
         yield Finding(node, f"{what}: {advice}", Kind.NOTED)
     if not any(_is_of_graphs(row) for use, _ in analysis.uses for row in use.rows):
         return
-    for chain in analysis.survey.chains if not _has_reference_variables(analysis) else ():
-        if chain.names[-1] == "initialized_value" and chain.call is not None:
-            what = "TensorFlow's variables have no initialized_value() any more: write .initial_value"
-            yield Finding(chain.parts[-1], what)
+    for chain in analysis.survey.called.get("initialized_value", ()) if not _has_reference_variables(analysis) else ():
+        what = "TensorFlow's variables have no initialized_value() any more: write .initial_value"
+        yield Finding(chain.parts[-1], what)
 
 
 GRAPH_MODE = Rule(
@@ -396,8 +398,7 @@ def _path_of(dotted: str) -> str:
 
 
 def _advice(path: str) -> str:
-    replacement = replacement_of(path)
-    home = home_of(path) if replacement is None else replacement.path
+    home = replacement_of(path) or home_of(path)
     return f"{home} has it" if home else "see mpls docs which-import-replaces-which"
 
 
@@ -415,13 +416,13 @@ commands that run another program of the user's, as `%run train.py`, or install 
 
 
 def _removed_policies(analysis: Analysis) -> Found:
-    calls = {chain.names[-1] for chain in analysis.survey.chains if chain.call is not None}
+    is_graph = not analysis.survey.called.keys().isdisjoint(_GRAPH_MODE)
     for use, _ in analysis.uses:
         call = use.call
         first = call.args[0] if call is not None and call.args else None
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
-            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=not calls.isdisjoint(_GRAPH_MODE))
+            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=is_graph)
             yield Finding(first, f"the policy {name!r} was removed: write {today}")
 
 
@@ -508,7 +509,7 @@ def _unknown_modules(analysis: Analysis) -> Found:
             path = "" if alias.name == "*" or _is_tried(statement) else analysis.meanings.path_of(alias)
             if path == _CONTRIB_MODULE:
                 yield Finding(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
-            elif is_gone(path) and home_of(path) is None and replacement_of(path) is None:
+            elif is_gone(path) and home_of(path) is None and not replacement_of(path):
                 yield Finding(alias, f"{path} is gone: take the import away where nothing uses it any more")
 
 
@@ -543,7 +544,7 @@ def _unknown(chain: Chain, analysis: Analysis) -> str:
         if row is None or row.is_namespace or analysis.rule_of(row) is None:
             continue
         found = replacement_of(path)
-        advice = "" if found is None else f": if it is TensorFlow, write {found.path}"
+        advice = f": if it is TensorFlow, write {found}" if found else ""
         return f"{'.'.join(chain.names[:end])} is left, as it is not certain what {chain.names[0]} is{advice}"
     return ""
 

@@ -25,8 +25,8 @@ from mpls.migrate.analysis import Analysis, Decision, Kind, Use, home_of
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.names import named, namespaces
 from mpls.program.meaning import Meaning
-from mpls.program.objects import is_experimental
 from mpls.program.scopes import Chain, Region, Role, chain_of
+from mpls.program.tables import is_experimental
 
 EXPERIMENTAL = "mpls.experimental.LossScaleOptimizer"
 PUBLIC = "mpls.keras.LossScaleOptimizer"

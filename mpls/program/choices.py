@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from mpls.names import RELEASES, named
 from mpls.program.files import Folder
-from mpls.program.objects import EXPERIMENTAL_WRAPPER, keras_path, kind_of
 from mpls.program.signs import (
     FIRST,
     LAST,
@@ -16,6 +15,7 @@ from mpls.program.signs import (
     LAST_WITH_LEGACY,
     LAST_WITH_LOSS_SCALE_OBJECTS,
 )
+from mpls.program.tables import Kind, keras_path, kind_of
 from mpls.program.uses import Release, Sign, Uses, Where
 
 _LAST_OF_TF_1: Release = (1, 15)
@@ -199,7 +199,7 @@ def _has_keras_wrappers(uses: Uses, has_optimizers: bool) -> bool:
     for path in {use.path for use in uses.uses}:
         row = named(path)
         # The graph rewrite makes such wrappers too, if the optimizer is one of Keras.
-        is_rewrite = has_optimizers and kind_of(path) == EXPERIMENTAL_WRAPPER
+        is_rewrite = has_optimizers and kind_of(path) is Kind.EXPERIMENTAL_WRAPPER
         if row is not None and row.target.startswith("mpls.") and (row.target in _OF_KERAS or is_rewrite):
             return True
     return False

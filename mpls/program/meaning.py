@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from mpls.names import Name, named
 from mpls.program.files import absolute, current_folder
-from mpls.program.scopes import Binding, Region, Survey, chain_parts
+from mpls.program.scopes import Binding, Region, Survey, plain_chain
 
 # The packages, and the roots of their paths.
 ROOTS = {"tensorflow": "tf", "tensorflow_core": "tf", "keras": "keras", "tf_keras": "tf_keras"}
@@ -117,19 +117,15 @@ class Meanings:
         """Return what an expression in a scope stands for."""
         if depth > MOST_ALIASES:
             return NOTHING
-        if isinstance(node, ast.IfExp):
-            return self._either([node.body, node.orelse], region, depth)
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            return self._either(node.values, region, depth)
+        if isinstance(node, ast.IfExp) or (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)):
+            return self._one_of(node, region, depth)
         if isinstance(node, ast.Constant) and node.value is None:
             return _NONE
         if isinstance(node, ast.NamedExpr):
             return self.of(node.value, region, depth + 1)
-        found = chain_parts(node)
-        if found is None:
-            return NOTHING
-        meaning = self.name(found[1][0], region, depth)
-        for attribute in found[1][1:]:
+        names = plain_chain(node)
+        meaning = self.name(names[0], region, depth) if names else NOTHING
+        for attribute in names[1:]:
             meaning = self.member(meaning, attribute, depth)
         return meaning
 
@@ -146,14 +142,16 @@ class Meanings:
             self._of_names[key] = meaning
         return self._of_names[key]
 
-    def _either(self, nodes: list[ast.expr], region: Region, depth: int) -> Meaning:
-        return union([self.of(each, region, depth + 1) for each in nodes])
+    def _one_of(self, node: ast.IfExp | ast.BoolOp, region: Region, depth: int) -> Meaning:
+        """Return what an expression stands for that is one of its parts: `a if test else b`, `a or b`."""
+        parts = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+        return union([self.of(each, region, depth + 1) for each in parts])
 
     def name(self, name: str, region: Region, depth: int = 0) -> Meaning:
         """Return what a name in a scope stands for."""
         holder = region.holder(name)
         if holder is None:
-            return self._of_star(name, depth)
+            return self._of_star(name, depth) if self.survey.stars else NOTHING
         key = (id(holder), name)
         if key not in self._known:
             # Set first, because names may be bound to each other in a circle.
@@ -174,12 +172,8 @@ class Meanings:
         """Return what an attribute of something stands for."""
         if not base.paths:
             return base
-        if base.branches:
-            branch_of = dict(base.branches)
-            found = [on_branch(self._within(each, attribute, depth), branch_of.get(each)) for each in base.paths]
-        else:
-            found = [self._within(path, attribute, depth) for path in base.paths]
-        both = union(found)
+        branch_of = dict(base.branches)
+        both = union([on_branch(self._within(each, attribute, depth), branch_of.get(each)) for each in base.paths])
         return both if base.is_whole or not both.is_whole else both._replace(is_whole=False)
 
     def historical(self, meaning: Meaning, names: tuple[str, ...]) -> tuple[int, Meaning, list[Name]]:

@@ -1,110 +1,43 @@
-"""What the objects of a program are: by the path of what makes them, and in one file by all that is done with them.
+"""What the objects of a program are: in one file by what happens to them, and in all files by their names.
 
-A new kind of evidence that something is a wrapper is a method of `_Evidence`: `run`, `doctor` and `migrate` all ask it.
+`Objects` follows values in one file, and says nothing where anything is unknown: `migrate` rewrites by it. `Named` adds
+what other files of a program give names to: `run` and `doctor` choose options by both. A new kind of evidence is a
+method of `_Evidence`, or for names a function that yields a `Flow`: all of them see it.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from mpls.names import Name, named
-from mpls.optimizer_members import SCALING_METHODS
-from mpls.program.meaning import NOTHING, Meanings
-from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, types_asked
-from mpls.program.tables import OPTIMIZERS, is_in
+from mpls.names import named
+from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, SCALING_METHODS
+from mpls.program.meaning import Meanings
+from mpls.program.releases import Releases
+from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, attribute_of, chain_of, types_asked
+from mpls.program.tables import Kind, is_scale_class, kind_of
 
-OPTIMIZER = "optimizer"
-LEGACY_OPTIMIZER = "legacy optimizer"
-EXPERIMENTAL_WRAPPER = "experimental wrapper"
-NEW_WRAPPER = "new wrapper"
-# One of mpls, which has the same members on Keras 3.
-WRAPPER_OF_MPLS = "wrapper of mpls"
-POLICY = "policy"
-MODEL = "model"
-METRIC = "metric"
-
-_OF_TARGET = {
-    "mpls.experimental:LossScaleOptimizer": EXPERIMENTAL_WRAPPER,
-    "mpls.v1:enable_mixed_precision_graph_rewrite": EXPERIMENTAL_WRAPPER,
-    "mpls.keras:LossScaleOptimizer": NEW_WRAPPER,
-    "mpls.experimental:Policy": POLICY,
-    "mpls.experimental:global_policy": POLICY,
-    "mpls.experimental:get_layer_policy": POLICY,
-    "mpls.keras:Policy": POLICY,
-    "mpls.keras:global_policy": POLICY,
-}
-_OF_MPLS = ("mpls.keras.LossScaleOptimizer", "mpls.experimental.LossScaleOptimizer")
-# What TF 2 has of Keras without `keras`: TF 1 had functions in these modules.
-_IN_TF = re.compile(r"(?:metrics|losses)\.[A-Z]|optimizers\.")
-_OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
-_MODELS = {f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential")}
-_MODELS |= {f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json")}
-_LEGACY = {f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS}
-
-
-def keras_path(path: str) -> str:
-    """Return a path in Keras as `keras.…`, whether spelled with `tf`, as `tf.optimizers`, or not; else ""."""
-    for root in ("tf.compat.v1.", "tf.compat.v2.", "tf.python.", "tf."):
-        if path.startswith(root):
-            path = path.removeprefix(root)
-            if _IN_TF.match(path):
-                return f"keras.{path}"
-            return path if path == "keras" or path.startswith("keras.") else ""
-    return path if path == "keras" or path.startswith("keras.") else ""
-
-
-@functools.cache
-def kind_of(path: str) -> str:
-    """Return the kind of object that calling a path returns; "" for none of these kinds."""
-    if path in _OF_MPLS:
-        return WRAPPER_OF_MPLS
-    row = named(path)
-    if row is not None and row.target in _OF_TARGET:
-        # `tf_keras.….LossScaleOptimizer` is tf_keras' own wrapper.
-        is_theirs = path.startswith("tf_keras.") and _OF_TARGET[row.target] == NEW_WRAPPER
-        return "" if is_theirs else _OF_TARGET[row.target]
-    within = keras_path(path)
-    if is_in(within, _LEGACY):
-        return LEGACY_OPTIMIZER
-    if is_in(within, _MODELS):
-        return MODEL
-    parts = within.split(".")
-    if parts[:2] == ["keras", "metrics"] and len(parts) == 3 and parts[2][:1].isupper():
-        return METRIC
-    return OPTIMIZER if is_in(within, _OPTIMIZERS) else ""
-
-
-def is_experimental(row: Name) -> bool:
-    """Return whether a historical name is that of the experimental wrapper."""
-    return row.target == "mpls.experimental:LossScaleOptimizer"
-
-
-def is_public(row: Name) -> bool:
-    """Return whether a historical name is that of the public wrapper."""
-    return row.target.startswith("mpls.keras:LossScaleOptimizer")
-
-
-# In one file.
-
+Kinds = frozenset[Kind]
+# What is unknown, or may be anything.
+UNKNOWN: Kinds = frozenset()
+_WRAPPER: Kinds = frozenset((Kind.WRAPPER,))
+_NONE: Kinds = frozenset((Kind.NONE,))
+_WRAPPERS: Kinds = _WRAPPER | {Kind.EXPERIMENTAL_WRAPPER, Kind.PUBLIC_WRAPPER}
+# What a name may have before it gets the wrapper.
+_UNWRAPPED: Kinds = _NONE | {Kind.OPTIMIZER, Kind.LEGACY_OPTIMIZER}
+# Their loss scale is an object, which is called.
+HAVE_OBJECTS: Kinds = frozenset((Kind.POLICY, Kind.OWN))
+_REWRITE = ".enable_mixed_precision_graph_rewrite"
+# Variables that are assigned other variables are followed this deep.
 _DEPTH = 8
 
 
-class Instance(Enum):
-    """What an expression may be."""
-
-    WRAPPER = "an optimizer with a loss scale"
-    # An optimizer without one, which a name may have before it gets the wrapper; or None.
-    OTHER = "something without a loss scale"
-    # Its loss scale is an object, which is called.
-    POLICY = "a policy"
-    # So is that of a class of the file with a loss scale of its own.
-    OWN = "an object of such a class"
-    UNKNOWN = "unknown"
+def are_wrappers(kinds: Kinds) -> bool:
+    """Return whether an object of some kinds has the members of wrappers, where it has any of these members."""
+    return not _WRAPPERS.isdisjoint(kinds)
 
 
 class Objects:
@@ -113,39 +46,43 @@ class Objects:
     Args:
         meanings: what the names in it stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
-        is_only: whether only that counts as a wrapper which is nothing else before.
         is_set_here: whether no other module sets its variables.
     """
 
-    def __init__(
-        self, meanings: Meanings, has_own_members: bool, *, is_only: bool = False, is_set_here: bool = False
-    ) -> None:
-        self._is_only = is_only
+    def __init__(self, meanings: Meanings, has_own_members: bool, *, is_set_here: bool = False) -> None:
         self._is_set_here = is_set_here
         self.survey: Survey = meanings.survey
         self._meanings = meanings
         self._has_own_members = has_own_members
-        self._known: dict[tuple[int, str], Instance] = {}
+        self._known: dict[tuple[int, str], Kinds] = {}
         self._asked: set[tuple[int, str]] = set()
 
     @functools.cached_property
     def _evidence(self) -> _Evidence:
         def is_wrapper(node: ast.expr, region: Region) -> bool:
-            return self._kind(node, region, 0) is Instance.WRAPPER
+            return are_wrappers(self._kinds(node, region, 0))
 
         return _Evidence(self._meanings, self._has_own_members, is_wrapper)
 
-    def kind(self, read: Member) -> Instance:
-        """Return what the object is that an attribute is read from."""
-        return self.of(read.owner, read.region)
+    def of(self, node: ast.expr, region: Region) -> Kinds:
+        """Return what an expression in a scope is: a wrapper, if all else that it may be has no loss scale."""
+        found = self._kinds(node, region, 0)
+        if are_wrappers(found) and self._is_set_elsewhere(node, region):
+            return UNKNOWN
+        return _WRAPPER if not found and self._evidence.has(node, region) else found
 
-    def of(self, node: ast.expr, region: Region) -> Instance:
-        """Return what an expression in a scope is."""
-        found = self._kind(node, region, 0)
-        if found is Instance.WRAPPER and self._is_set_elsewhere(node, region):
-            return Instance.UNKNOWN
-        is_evident = found is Instance.UNKNOWN and self._evidence.has(node, region)
-        return Instance.WRAPPER if is_evident else found
+    def is_wrapper(self, node: ast.expr, region: Region) -> bool:
+        """Return whether an expression in a scope is a wrapper of Keras, or has been an optimizer or None before."""
+        return are_wrappers(self.of(node, region))
+
+    def reads_wrapper(self, read: Member) -> bool:
+        """Return whether the object is one that an attribute is read from."""
+        return self.is_wrapper(read.owner, read.region)
+
+    def is_scale_class(self, node: ast.expr, region: Region) -> bool:
+        """Return whether an expression in a scope stands for a class of loss scales."""
+        rows = [named(path) for path in self._meanings.of(node, region).paths]
+        return bool(rows) and all(row is not None and is_scale_class(row) for row in rows)
 
     def _is_set_elsewhere(self, node: ast.expr, region: Region) -> bool:
         """Return whether a class of the program's own has a loss scale, and its objects may take an expression's place.
@@ -158,15 +95,15 @@ class Objects:
             return not self._is_set_here and region.holder(node.id) is self.survey.module
         return isinstance(node, ast.Attribute)
 
-    def _kind(self, node: ast.expr, region: Region, depth: int) -> Instance:
+    def _kinds(self, node: ast.expr, region: Region, depth: int) -> Kinds:
         if depth > _DEPTH:
-            return Instance.UNKNOWN
+            return UNKNOWN
         if isinstance(node, ast.Constant) and node.value is None:
-            return Instance.OTHER
+            return _NONE
         if isinstance(node, ast.NamedExpr):
-            return self._kind(node.value, region, depth + 1)
+            return self._kinds(node.value, region, depth + 1)
         if isinstance(node, ast.IfExp):
-            return self._of_all([self._kind(each, region, depth + 1) for each in (node.body, node.orelse)])
+            return _any_of([self._kinds(each, region, depth + 1) for each in (node.body, node.orelse)])
         if isinstance(node, ast.Call):
             return self._of_call(node, region, depth)
         method = region.method()
@@ -179,16 +116,7 @@ class Objects:
             if within is not None:
                 bindings = [*within.attributes.get(node.attr, ()), *within.names.get(node.attr, ())]
                 return self._of_bindings(bindings, depth)
-        return Instance.UNKNOWN
-
-    def _of_all(self, found: list[Instance]) -> Instance:
-        """Return what something is that may be each of these; a wrapper, if the others have no loss scale."""
-        kinds = set(found)
-        if not kinds or Instance.UNKNOWN in kinds or (kinds & {Instance.POLICY, Instance.OWN} and len(kinds) > 1):
-            return Instance.UNKNOWN
-        if self._is_only and len(kinds) > 1:
-            return Instance.UNKNOWN
-        return Instance.WRAPPER if Instance.WRAPPER in kinds else kinds.pop()
+        return UNKNOWN
 
     def _class_of(self, node: ast.Name, region: Region) -> Region | None:
         """Return the scope of the class of the file that a variable is certainly an instance of."""
@@ -200,13 +128,13 @@ class Objects:
         owner = None if made is None else made.value
         return self.survey.classes.get(owner) if isinstance(owner, ast.ClassDef) else None
 
-    def _of_name(self, name: str, region: Region, depth: int) -> Instance:
+    def _of_name(self, name: str, region: Region, depth: int) -> Kinds:
         key = (id(region.holder(name)), name)
         if key in self._known:
             return self._known[key]
         if key in self._asked:
             # A name that is bound to itself, as in `opt = wrap(opt)`.
-            return Instance.UNKNOWN
+            return UNKNOWN
         self._asked.add(key)
         found = self._of_bindings(region.find(name), depth)
         self._asked.discard(key)
@@ -214,54 +142,65 @@ class Objects:
             self._known[key] = found
         return found
 
-    def _of_bindings(self, bindings: Iterable[Binding], depth: int) -> Instance:
-        found = []
-        for binding in bindings:
-            value = binding.value
-            found.append(
-                self._kind(value, binding.region, depth + 1) if isinstance(value, ast.expr) else Instance.UNKNOWN
-            )
-        return self._of_all(found)
+    def _of_bindings(self, bindings: Iterable[Binding], depth: int) -> Kinds:
+        values = ((each.value, each.region) for each in bindings)
+        return _any_of(
+            [
+                self._kinds(value, region, depth + 1) if isinstance(value, ast.expr) else UNKNOWN
+                for value, region in values
+            ]
+        )
 
-    def _of_self(self, method: Region) -> Instance:
+    def _of_self(self, method: Region) -> Kinds:
         owner = None if method.parent is None else method.parent.owner
         if not isinstance(owner, ast.ClassDef) or method.parent is None or method.parent.parent is None:
-            return Instance.UNKNOWN
+            return UNKNOWN
         return self._of_class(owner, method.parent.parent)
 
-    def _of_class(self, owner: ast.ClassDef, region: Region) -> Instance:
-        is_one = any(_is_wrapper_class(base, region, self._meanings) for base in owner.bases)
-        has_own = any(getattr(each, "name", "") == "loss_scale" for each in owner.body)
-        if has_own:
-            return Instance.OWN
-        return Instance.WRAPPER if is_one else Instance.UNKNOWN
+    def _of_class(self, owner: ast.ClassDef, region: Region) -> Kinds:
+        if any(getattr(each, "name", "") == "loss_scale" for each in owner.body):
+            return frozenset((Kind.OWN,))
+        found = (_wrapper_class(base, region, self._meanings) for base in owner.bases)
+        return next(filter(None, found), UNKNOWN)
 
-    def _of_call(self, node: ast.Call, region: Region, depth: int) -> Instance:
-        if _is_wrapper_class(node.func, region, self._meanings):
-            return Instance.WRAPPER
+    def _of_call(self, node: ast.Call, region: Region, depth: int) -> Kinds:
         meaning = self._meanings.of(node.func, region)
-        if meaning != NOTHING and meaning.is_whole:
-            kinds = {kind_of(path) for path in meaning.paths}
-            if kinds <= {OPTIMIZER, LEGACY_OPTIMIZER}:
-                return Instance.OTHER
-            if kinds == {POLICY}:
-                return Instance.POLICY
-            is_rewrite = all(path.endswith(".enable_mixed_precision_graph_rewrite") for path in meaning.paths)
-            if is_rewrite and node.args and self._kind(node.args[0], region, depth + 1) is Instance.OTHER:
-                # Given an optimizer of Keras, it returns one of Keras.
-                return Instance.WRAPPER
+        paths = meaning.paths if meaning.is_whole else ()
+        if any(path.endswith(_REWRITE) for path in paths):
+            # Given an optimizer of Keras, it returns one of Keras.
+            given = self._kinds(node.args[0], region, depth + 1) if node.args else UNKNOWN
+            return _WRAPPER if given and given <= _UNWRAPPED else UNKNOWN
+        if paths:
+            made = _any_of([frozenset(filter(None, (kind_of(path),))) for path in paths])
+            if made:
+                return made
         if not isinstance(node.func, ast.Name):
-            return Instance.UNKNOWN
+            return UNKNOWN
         bound = region.only(node.func.id)
-        made = None if bound is None else bound.value
-        if bound is not None and isinstance(made, ast.ClassDef):
-            return self._of_class(made, bound.region)
-        if not isinstance(made, ast.FunctionDef) or made.decorator_list:
-            return Instance.UNKNOWN
-        returned = self.survey.returns.get(made, [])
-        return self._of_all(
-            [Instance.OTHER if value is None else self._kind(value, within, depth + 1) for value, within in returned]
+        function = None if bound is None else bound.value
+        if bound is not None and isinstance(function, ast.ClassDef):
+            return self._of_class(function, bound.region)
+        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+            return UNKNOWN
+        returned = self.survey.returns.get(function, [])
+        return _any_of(
+            [_NONE if value is None else self._kinds(value, within, depth + 1) for value, within in returned]
         )
+
+
+def _any_of(found: list[Kinds]) -> Kinds:
+    """Return what something is that may be any of several; they go together if none has a loss scale but wrappers."""
+    if not all(found):
+        return UNKNOWN
+    kinds: Kinds = frozenset().union(*found)
+    return kinds if len(kinds) == 1 or kinds <= _WRAPPERS | _UNWRAPPED else UNKNOWN
+
+
+def _wrapper_class(node: ast.expr, region: Region, meanings: Meanings) -> Kinds:
+    """Return the kinds of wrappers of which an expression certainly is the class; none for any other."""
+    meaning = meanings.of(node, region)
+    kinds = {None if path.endswith(_REWRITE) else kind_of(path) for path in meaning.paths if meaning.is_whole}
+    return frozenset(kind for kind in kinds if kind is not None) if kinds <= _WRAPPERS else UNKNOWN
 
 
 _Key = tuple[int, str]
@@ -269,14 +208,6 @@ _Key = tuple[int, str]
 _KNOWN: _Key = (0, "a wrapper")
 # The number of calls through which arguments are followed.
 _ROUNDS = 4
-
-
-def _is_wrapper_class(node: ast.expr, region: Region, meanings: Meanings) -> bool:
-    """Return whether an expression certainly stands for the class of a wrapper of Keras."""
-    meaning = meanings.of(node, region)
-    rows = [named(path) for path in meaning.paths]
-    is_one = all(row is not None and (is_experimental(row) or is_public(row)) for row in rows)
-    return meaning.is_whole and bool(rows) and is_one
 
 
 class _Evidence:
@@ -329,13 +260,13 @@ class _Evidence:
                 yield _key(read.owner, read.region)
         for test, region in self._survey.type_tests:
             types = types_asked(test)
-            if types and all(_is_wrapper_class(each, region, self._meanings) for each in types):
+            if types and all(_wrapper_class(each, region, self._meanings) for each in types):
                 yield _key(test.args[0], region)
 
     def _compiled(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the optimizers of models, as in `model.optimizer`, with what `compile` gives them."""
-        for chain in self._survey.chains:
-            if chain.call is None or chain.names[-1] != "compile" or len(chain.parts) < 2:
+        for chain in self._survey.called.get("compile", ()):
+            if chain.call is None or len(chain.parts) < 2:
                 continue
             model = _key(chain.parts[-2], chain.region)
             named = [each.value for each in chain.call.keywords if each.arg == "optimizer"]
@@ -349,20 +280,19 @@ class _Evidence:
     def _passed(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the parameters of the file's own functions and classes with what calls give them; None if unknown."""
         called: list[tuple[ast.Call, Function, int, Region]] = []
-        for name, calls in self._survey.calls.items():
-            for call, region in calls:
+        for name in self._survey.functions | {each.name for each in self._survey.classes}:
+            for call, region in self._survey.calls_of(name):
                 bound = region.only(name)
                 made = None if bound is None else bound.value
                 function = _maker(made) if isinstance(made, ast.ClassDef) else made
                 if isinstance(function, Function):
                     called.append((call, function, int(function is not made), region))
-        methods = self._methods()
-        places: list[Chain | Member] = [*self._survey.chains, *self._survey.loose]
-        for place in places:
+        for name, method in self._methods().items():
             # Of whatever object: it may be of the class.
-            method = methods.get(place.name)
-            if method is not None and place.call is not None:
-                called.append((place.call, method, 1, place.region))
+            loose = (each for each in self._survey.loose if each.name == name)
+            for place in (*self._survey.called.get(name, ()), *loose):
+                if place.call is not None:
+                    called.append((place.call, method, 1, place.region))
         for call, function, left_out, region in called:
             for parameter, value in _arguments(call, function, left_out):
                 yield (id(self._survey.bodies[function]), parameter), self._given(value, region)
@@ -417,35 +347,109 @@ def _key(node: ast.expr, region: Region) -> _Key | None:
     return None if holder is None else (id(holder), f"{node.id}{text}")
 
 
-class ScaleCall(NamedTuple):
-    """A call of a loss scale that was read before.
+# What is done with loss scales as only the objects allow that they were up to TF 2.3.
+
+
+class Taken(Enum):
+    """How a loss scale is taken as an object."""
+
+    CALLED = "it is called"
+    CALLED_LATER = "a variable or an attribute that it was assigned to is called"
+    MEMBER = "a member is read or set that tensors lack"
+    TESTED = "isinstance or issubclass asks for a class of loss scales"
+    TYPE = "its type is asked for"
+    ASSERTED = "it is asserted to be another object"
+    COMPARED = "it is compared by is"
+    CONFIG = "an item of the config is read that has another name today"
+    SET = "the private attribute is set that had it"
+
+
+class ScaleUse(NamedTuple):
+    """A place where the loss scale of something, or its config, is taken as what wrappers had up to TF 2.3.
 
     Attributes:
-        node: what is called.
-        owner: the object that it is read from.
-        region: the scope in which it is read.
-        kind: what the object is.
-        place: where it is called.
-        is_only: whether nothing else is bound to what is called.
+        how: what is done.
+        owner: the object whose loss scale or config it is.
+        region: the scope in which that is read.
+        place: where it is done.
+        is_only: whether what is called is bound to nothing else.
     """
 
-    node: ast.expr
+    how: Taken
     owner: ast.expr
     region: Region
-    kind: Instance
     place: Chain | Member
-    is_only: bool
+    is_only: bool = True
 
 
-def calls_of_read_scales(objects: Objects) -> Iterator[ScaleCall]:
-    """Yield calls of what was read before, and of what `getattr` gives.
+_MEMBERS = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"))
 
-    These are `scale()` after `scale = opt.loss_scale`, the same with `self.scale`, and `getattr(opt, "loss_scale")()`.
 
-    Args:
-        objects: what the objects of the file are.
-    """
-    for chain in objects.survey.chains:
+def uses_of_scales(objects: Objects) -> Iterator[ScaleUse]:
+    """Yield where a file takes the loss scale or the config of anything, a wrapper or not, as what wrappers had."""
+    yield from _called_or_asked(objects)
+    for functions in (_called_later, _members, _configs):
+        yield from functions(objects.survey)
+
+
+def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
+    asked = dict(_asked(objects))
+    for read in objects.survey.members:
+        if read.name not in ("loss_scale", "_loss_scale"):
+            continue
+        how = asked.get(read.node)
+        if read.is_set:
+            how = Taken.SET if read.name == "_loss_scale" else None
+        elif read.call is not None:
+            how = None if read.call.args or read.call.keywords else Taken.CALLED
+        if how is not None:
+            yield ScaleUse(how, read.owner, read.region, read)
+
+
+def _members(survey: Survey) -> Iterator[ScaleUse]:
+    for chain in survey.chains:
+        for place, name in enumerate(chain.names) if not _MEMBERS.isdisjoint(chain.names) else ():
+            if place > 1 and name in _MEMBERS and chain.names[place - 1] == "loss_scale":
+                part = Member(chain.parts[place], None, chain.region, chain.statement, chain.choice)
+                yield ScaleUse(Taken.MEMBER, chain.parts[place - 2], chain.region, part)
+
+
+def _configs(survey: Survey) -> Iterator[ScaleUse]:
+    configs = {each.call: each for each in survey.reads if each.name == "get_config" and each.call is not None}
+    for item, statement, region in survey.nodes[ast.Subscript]:
+        bound = region.only(item.value.id) if isinstance(item.value, ast.Name) else None
+        value = item.value if bound is None else bound.value
+        config = configs.get(value) if isinstance(value, ast.Call) else None
+        key = getattr(item.slice, "value", None)
+        if config is not None and key in ("loss_scale", "optimizer") and isinstance(item.ctx, ast.Load):
+            yield ScaleUse(Taken.CONFIG, config.owner, config.region, Member(item, None, region, statement))
+
+
+def _asked(objects: Objects) -> Iterator[tuple[ast.expr, Taken]]:
+    """Yield what a file asks for its class or identity."""
+    survey = objects.survey
+    yield from ((call.args[0], Taken.TYPE) for call, _ in survey.calls_of("type") if call.args)
+    denied = {each.node.operand for each in survey.nodes[ast.UnaryOp]}
+    for test, region in survey.type_tests:
+        if test not in denied and all(objects.is_scale_class(each, region) for each in types_asked(test)):
+            yield test.args[0], Taken.TESTED
+    asserted = {each.node.test for each in survey.nodes[ast.Assert]}
+    for node, _, _ in survey.nodes[ast.Compare]:
+        is_constant = any(isinstance(each, ast.Constant) for each in node.comparators)
+        if isinstance(node.ops[0], ast.Is | ast.IsNot) and not is_constant:
+            how = Taken.ASSERTED if node in asserted and isinstance(node.ops[0], ast.Is) else Taken.COMPARED
+            yield from ((side, how) for side in (node.left, *node.comparators))
+    for chain in survey.called.get("assertIs", ()):
+        sides = [] if chain.call is None else chain.call.args[:2]
+        if not any(isinstance(each, ast.Constant) for each in sides):
+            yield from ((side, Taken.ASSERTED) for side in sides)
+
+
+def _called_later(survey: Survey) -> Iterator[ScaleUse]:
+    """Yield calls of `scale` after `scale = opt.loss_scale`, and the same with `self.scale`."""
+    assigned = [each for each in survey.assigned if attribute_of(each.value)[1] == "loss_scale"]
+    names = dict.fromkeys(chain_of(each.target)[-1] for each in assigned)
+    for chain in (each for name in names for each in survey.called.get(name, ())):
         if chain.call is None or chain.call.args or chain.call.keywords or len(chain.names) > 2:
             continue
         method = chain.region.method()
@@ -456,11 +460,238 @@ def calls_of_read_scales(objects: Objects) -> Iterator[ScaleCall]:
             bindings = method.parent.attributes.get(chain.names[1], [])
         for binding in bindings:
             if isinstance(binding.value, ast.Attribute) and binding.value.attr == "loss_scale":
-                owner, region = binding.value.value, binding.region
                 is_only = len(bindings) == 1
-                yield ScaleCall(chain.node, owner, region, objects.of(owner, region), chain, is_only)
+                yield ScaleUse(Taken.CALLED_LATER, binding.value.value, binding.region, chain, is_only)
                 break
-    for member in objects.survey.loose:
-        if member.call is not None and isinstance(member.node, ast.Call) and member.name == "loss_scale":
-            kind = objects.of(member.owner, member.region)
-            yield ScaleCall(member.node, member.owner, member.region, kind, member, True)
+
+
+# In all files of a program: what its names are.
+
+
+class Value(NamedTuple):
+    """A value that is passed on, or an object that an attribute is read from.
+
+    Attributes:
+        names: the names that lead to it, `("model", "optimizer")`. `make()` is what a call of `make` returns, `Net()`
+            is also `self` in a class `Net`, and `()` is what TensorFlow or Keras returns, or has no name.
+        kinds: what it is by what happens in its file.
+        made: what TensorFlow or Keras returns that its names begin with.
+    """
+
+    names: tuple[str, ...]
+    kinds: Kinds = UNKNOWN
+    made: Kinds = UNKNOWN
+
+    @property
+    def name(self) -> str:
+        """The last name."""
+        return self.names[-1]
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is what a call returns, `self`, or without a name."""
+        return self.name.endswith("()")
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether its file shows that it is a wrapper, and nothing else before."""
+        return bool(self.kinds) and self.kinds <= _WRAPPERS
+
+    @property
+    def owner(self) -> Value:
+        """The object that it is an attribute of."""
+        return Value(self.names[:-1] or ("()",), self.made if len(self.names) == 2 else UNKNOWN, self.made)
+
+
+class Flow(NamedTuple):
+    """A name that gets a value.
+
+    Attributes:
+        name: the last name of a variable or attribute; `make()` for what the function `make` returns or a class makes.
+        value: the value.
+        is_around: whether the value is a wrapper around the one that the name had before.
+    """
+
+    name: str
+    value: Value
+    is_around: bool = False
+
+
+def value_of(node: ast.expr, region: Region, releases: Releases, objects: Objects | None = None) -> Value:
+    """Return the record of a value.
+
+    Args:
+        node: the expression.
+        region: the scope that it is in.
+        releases: what the names of the file stand for.
+        objects: what its objects are, if that is to be asked.
+    """
+    inner = node
+    while True:
+        owner = inner.value if isinstance(inner, ast.Subscript) else attribute_of(inner)[0]
+        if owner is None:
+            break
+        inner = owner
+    first, *others = chain_of(node)
+    made = _kinds_of(inner.func, region, releases) if isinstance(inner, ast.Call) else None
+    if isinstance(inner, ast.Call):
+        first = f"{chain_of(inner.func)[-1]}()" if made is None else "()"
+    elif first == "self":
+        first = f"{_class_around(region)}()"
+    if inner is node and made is not None:
+        return Value((first,), made)
+    kinds = UNKNOWN if objects is None else objects.of(node, region) - _NONE
+    return Value((first or "()", *others), kinds, made or UNKNOWN)
+
+
+def _kinds_of(function: ast.expr, region: Region, releases: Releases) -> Kinds | None:
+    """Return what a function or class of TensorFlow or Keras makes; None for others."""
+    paths = [path for path, _ in releases.possible(function, region)]
+    return frozenset(kind for kind in map(kind_of, paths) if kind is not None) if paths else None
+
+
+def _class_around(region: Region | None) -> str:
+    while region is not None:
+        if isinstance(region.owner, ast.ClassDef):
+            return region.owner.name
+        region = region.parent
+    return ""
+
+
+def flows_in(releases: Releases) -> Iterator[Flow]:
+    """Yield what the names of a file get."""
+    for functions in (_assigned, _returned, _derived, _tested):
+        yield from functions(releases)
+
+
+def _assigned(releases: Releases) -> Iterator[Flow]:
+    for target, whole, statement, region in releases.survey.assigned:
+        parts = [each for each in _parts(whole) if isinstance(each, ast.Call) or attribute_of(each)[1] == "optimizer"]
+        name = chain_of(target)[-1] if parts else ""
+        if not name or releases.state(statement).is_dead:
+            continue
+        for part in parts:
+            value = value_of(part, region, releases)
+            given = {chain_of(each)[-1] for each in part.args} if isinstance(part, ast.Call) else ()
+            yield Flow(name, value, name in given and Kind.PUBLIC_WRAPPER in value.kinds)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield what an expression may be, or what may be in it."""
+    inner: list[ast.expr | None] = []
+    if isinstance(node, ast.IfExp):
+        inner = [node.body, node.orelse]
+    elif isinstance(node, ast.BoolOp | ast.Dict):
+        inner = [*node.values]
+    elif isinstance(node, ast.List | ast.Tuple):
+        inner = [*node.elts]
+    elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        inner = [node.elt]
+    elif isinstance(node, ast.DictComp):
+        inner = [node.value]
+    else:
+        yield node
+    for each in inner:
+        if each is not None:
+            yield from _parts(each)
+
+
+def _returned(releases: Releases) -> Iterator[Flow]:
+    for owner, returned in releases.survey.returns.items():
+        for value, region in returned if isinstance(owner, Function) else ():
+            if value is not None and isinstance(owner, Function):
+                yield Flow(f"{owner.name}()", value_of(value, region, releases))
+
+
+def _derived(releases: Releases) -> Iterator[Flow]:
+    for node, region in releases.survey.classes.items():
+        outer = region.parent
+        for base in node.bases if outer is not None else ():
+            kinds = None if outer is None else _kinds_of(base, outer, releases)
+            value = Value((f"{chain_of(base)[-1]}()",)) if kinds is None else Value(("()",), kinds)
+            yield Flow(f"{node.name}()", value)
+
+
+def _tested(releases: Releases) -> Iterator[Flow]:
+    """Yield what `isinstance` asks for."""
+    for test, region in releases.survey.type_tests:
+        if getattr(test.func, "id", "") == "isinstance":
+            found = [_kinds_of(each, region, releases) or UNKNOWN for each in types_asked(test)]
+            kinds: Kinds = UNKNOWN.union(*found)
+            if kinds:
+                yield Flow(chain_of(test.args[0])[-1], Value(("",), kinds))
+
+
+class Named:
+    """The kinds of a program's own variables, classes and functions, by their names, in whatever file.
+
+    Args:
+        flows: what names get.
+    """
+
+    def __init__(self, flows: Iterable[Flow]) -> None:
+        self._flows: dict[str, list[Flow]] = {}
+        self._known: dict[str, set[Kind]] = {}
+        for flow in flows:
+            self._flows.setdefault(flow.name, []).append(flow)
+        self._around = {name for name, found in self._flows.items() if any(each.is_around for each in found)}
+        self._around |= {
+            name
+            for name, found in self._flows.items()
+            if name.endswith("()") and any(each.value.name in self._around for each in found)
+        }
+        for _ in range(_ROUNDS):
+            before = sum(map(len, self._known.values()))
+            for name, found in self._flows.items():
+                for flow in found:
+                    self._known.setdefault(name, set()).update(self._given(flow))
+            if sum(map(len, self._known.values())) == before:
+                break
+
+    def _given(self, flow: Flow) -> Kinds:
+        if flow.name.endswith("()") or flow.value.is_call or flow.value.kinds:
+            return self.of(flow.value)
+        return frozenset((Kind.MODELS_OPTIMIZER,)) if self._is_models_optimizer(flow.value) else UNKNOWN
+
+    def of(self, value: Value) -> Kinds:
+        """Return the kinds that a value may be of."""
+        return frozenset(self._known.get(value.name, ())) or value.kinds
+
+    def is_one(self, value: Value, *kinds: Kind) -> bool:
+        """Return whether a value may be of some kinds, and is no policy."""
+        found = self.of(value)
+        return not found.isdisjoint(kinds) and Kind.POLICY not in found
+
+    def is_unknown(self, value: Value) -> bool:
+        """Return whether nothing is known of a variable or an attribute but that it may be a wrapper."""
+        return not value.is_call and self.of(value) <= _WRAPPER
+
+    def is_only(self, value: Value, kind: Kind) -> bool:
+        """Return whether a value is of a kind, and so is every object that the program assigns to its name.
+
+        For wrappers, the optimizer that a name had before it got the wrapper around it does not count.
+        """
+        if value.is_call:
+            return self.of(value) == {kind}
+        made = [each for each in self._flows.get(value.name, ()) if each.value.is_call]
+        # A test for the release may choose between it and one of mpls.
+        same = frozenset((kind, Kind.WRAPPER_OF_MPLS) if kind is Kind.PUBLIC_WRAPPER else (kind,))
+        found = []
+        for each in made:
+            is_around = not self._around.isdisjoint((each.name, each.value.name))
+            found.append((self.of(each.value), same | _UNWRAPPED if is_around else same))
+        return any(kind in kinds for kinds, _ in found) and all(kinds and kinds <= may_be for kinds, may_be in found)
+
+    def is_of_model(self, value: Value) -> bool:
+        """Return whether a value is `self.model.optimizer` or the like, or a variable for it and nothing else."""
+        known = self._known.get(value.name, UNKNOWN)
+        return known == {Kind.MODELS_OPTIMIZER} if Kind.MODELS_OPTIMIZER in known else self._is_models_optimizer(value)
+
+    def may_be_of_model(self, value: Value) -> bool:
+        """Return the same, also for a variable that may be something else."""
+        return Kind.MODELS_OPTIMIZER in self._known.get(value.name, UNKNOWN) or self._is_models_optimizer(value)
+
+    def _is_models_optimizer(self, value: Value) -> bool:
+        if value.name != "optimizer" or len(value.names) < 2:
+            return False
+        return value.names[-2] == "model" or self.is_only(value.owner, Kind.MODEL)

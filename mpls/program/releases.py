@@ -24,9 +24,8 @@ from mpls.program.meaning import (
     on_branch,
     union,
 )
-from mpls.program.objects import EXPERIMENTAL_WRAPPER, NEW_WRAPPER, kind_of
-from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, chain_parts
-from mpls.program.tables import MEMBERS
+from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, plain_chain
+from mpls.program.tables import MEMBERS, Kind, kind_of
 
 # Attributes that hold a version, and functions that probe whether something exists.
 _VERSIONS = ("__version__", "version_info", "__version_info__", "VERSION")
@@ -168,13 +167,13 @@ class Releases(Meanings):
         paths = sorted(meaning.paths)
         if len(paths) == 1:
             branch = branches.get(paths[0], Branch.NONE)
-            is_every = branch is Branch.EVERY and kind_of(paths[0]) == NEW_WRAPPER
+            is_every = branch is Branch.EVERY and kind_of(paths[0]) is Kind.PUBLIC_WRAPPER
             found = [(paths[0], meaning.is_whole and (not branch or is_every))]
         else:
             found = [(path, False) for path in paths]
             kinds = {path: kind_of(path) for path in paths}
-            either = [path for path in paths if kinds[path] in (NEW_WRAPPER, EXPERIMENTAL_WRAPPER)]
-            public = [path for path in either if kinds[path] == NEW_WRAPPER]
+            either = [path for path in paths if kinds[path] in (Kind.PUBLIC_WRAPPER, Kind.EXPERIMENTAL_WRAPPER)]
+            public = [path for path in either if kinds[path] is Kind.PUBLIC_WRAPPER]
             if 0 < len(public) < len(either) and all(branches.get(path) for path in either):
                 first = [path for path in either if branches[path] is Branch.TRIED]
                 if not first or any(path in public for path in first):
@@ -185,11 +184,9 @@ class Releases(Meanings):
         """Return what an expression in a scope stands for, also if it is read by `getattr`."""
         if depth > MOST_ALIASES:
             return NOTHING
-        if isinstance(node, ast.IfExp) or (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or)):
-            return self._one_of(node, region, depth)
         if isinstance(node, ast.Call):
             return self._read(node, region, depth)
-        if isinstance(node, ast.Attribute) and chain_parts(node) is None:
+        if isinstance(node, ast.Attribute) and not plain_chain(node):
             return self.member(self.of(node.value, region, depth + 1), node.attr, depth)
         return super().of(node, region, depth)
 
@@ -204,7 +201,7 @@ class Releases(Meanings):
         return union([on_branch(found, Branch.TRIED), on_branch(default, Branch.GATED)])._replace(is_whole=False)
 
     def _one_of(self, node: ast.IfExp | ast.BoolOp, region: Region, depth: int) -> Meaning:
-        """Return what an expression stands for that is one of its parts: `a if test else b`, `a or b`."""
+        """Return the same; on a branch of a test for the release, if such a test chooses the part."""
         first, *others = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
         test = first if isinstance(node, ast.BoolOp) else node.test
         branches = [Branch.NONE] * (len(others) + 1)
@@ -380,8 +377,8 @@ class Releases(Meanings):
         if depth == _DEPTH:
             return None
         if isinstance(node, ast.Name | ast.Attribute):
-            found = chain_parts(node)
-            return None if found is None else self._constant(found[1], region, depth)
+            names = plain_chain(node)
+            return self._constant(names, region, depth) if names else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool":
             result = self.result_of(node.args[0], region, depth + 1) if len(node.args) == 1 else None
             return None if result is None else ast.Constant(result)
@@ -448,7 +445,7 @@ class Releases(Meanings):
 
     def is_version(self, node: ast.expr, region: Region) -> bool:
         """Return whether an expression is the version of TensorFlow."""
-        return chain_parts(node) is not None and self.of(node, region).paths in (
+        return bool(plain_chain(node)) and self.of(node, region).paths in (
             {"tf.__version__"},
             {"tf.version.VERSION"},
         )

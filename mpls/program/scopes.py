@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,23 +17,6 @@ from mpls.program.tables import MEMBERS
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
 # Functions that read an attribute by its name.
 _READERS = ("getattr", "__getattribute__")
-# What passes the name that it is assigned to on to its parts.
-_PASS_TARGET = frozenset(
-    (
-        ast.Name,
-        ast.Attribute,
-        ast.Call,
-        ast.IfExp,
-        ast.BoolOp,
-        ast.Dict,
-        ast.List,
-        ast.Tuple,
-        ast.ListComp,
-        ast.SetComp,
-        ast.DictComp,
-        ast.GeneratorExp,
-    )
-)
 _LITERALS = (ast.List, ast.Tuple)
 # Kinds of nodes that questions ask for.
 _NOTED = frozenset((ast.Assert, ast.Compare, ast.Dict, ast.Subscript, ast.UnaryOp))
@@ -90,6 +74,7 @@ class Region:
     Attributes:
         parent: the scope around it; None for a module.
         owner: the class or function; None for a module and others.
+        is_class: whether it is that of a class, whose names its methods do not see.
         is_comprehension: whether it is that of a comprehension.
         names: what binds each name.
         outer: names that `global` and `nonlocal` declare, with the scope that has them.
@@ -99,16 +84,12 @@ class Region:
 
     parent: Region | None
     owner: ast.ClassDef | Function | None = None
+    is_class: bool = False
     is_comprehension: bool = False
     names: dict[str, list[Binding]] = field(default_factory=dict)
     outer: dict[str, Region] = field(default_factory=dict)
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
     self_name: str = ""
-
-    @property
-    def is_class(self) -> bool:
-        """Whether it is a class, whose names its methods do not see."""
-        return isinstance(self.owner, ast.ClassDef)
 
     def holder(self, name: str) -> Region | None:
         """Return the scope whose binding of a name code in this one sees; None if there is none."""
@@ -159,7 +140,7 @@ class Chain:
     """A use of a name with the attributes that are read from it: `tf.keras.Model`.
 
     Attributes:
-        parts: the nodes from the name to the whole.
+        node: the whole.
         names: the name, and the attributes.
         region: the scope that it is in.
         role: what the whole is used for.
@@ -167,10 +148,9 @@ class Chain:
         statement: the statement that it is in.
         string: the f-string that it is in.
         choice: the part of a conditional expression that it is in.
-        target: the last name of the variable or attribute that the whole, or the result of calling it, is assigned to.
     """
 
-    parts: list[ast.expr]
+    node: ast.expr
     names: tuple[str, ...]
     region: Region
     role: Role
@@ -178,12 +158,11 @@ class Chain:
     statement: Statement
     string: ast.JoinedStr | None
     choice: Choice | None = None
-    target: str = ""
 
     @property
-    def node(self) -> ast.expr:
-        """The whole."""
-        return self.parts[-1]
+    def parts(self) -> list[ast.expr]:
+        """The nodes from the name to the whole."""
+        return parts_of(self.node)
 
     @property
     def name(self) -> str:
@@ -199,6 +178,15 @@ class Located(NamedTuple):
     region: Region
 
 
+class Assigned(NamedTuple):
+    """A variable, an attribute or an item, with a value that it gets, and where it gets it."""
+
+    target: ast.expr
+    value: ast.expr
+    statement: Statement
+    region: Region
+
+
 @dataclass(eq=False, slots=True)
 class Member:
     """An attribute that is read from an object, or set, by name or by `getattr`; or a function that is called.
@@ -208,20 +196,14 @@ class Member:
         call: the call, if it is called.
         region: the scope that it is in.
         statement: the statement that it is in.
-        string: the f-string that it is in.
         choice: the part of a conditional expression that it is in.
-        target: the last name of the variable or attribute that it, or the result of calling it, is assigned to.
-        is_set: whether it is assigned.
     """
 
     node: ast.expr
     call: ast.Call | None
     region: Region
     statement: Statement
-    string: ast.JoinedStr | None = None
     choice: Choice | None = None
-    target: str = ""
-    is_set: bool = False
 
     @property
     def name(self) -> str:
@@ -229,11 +211,20 @@ class Member:
         return attribute_of(self.node)[1]
 
     @property
+    def is_set(self) -> bool:
+        """Whether it is assigned."""
+        return _is_stored(self.node)
+
+    @property
     def owner(self) -> ast.expr:
         """The object that the attribute is read from."""
         owner = attribute_of(self.node)[0]
         assert owner is not None
         return owner
+
+
+def _is_stored(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
 
 
 def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
@@ -276,21 +267,24 @@ def types_asked(test: ast.Call) -> list[ast.expr]:
     return test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
 
 
-def chain_parts(node: ast.expr) -> tuple[list[ast.expr], tuple[str, ...]] | None:
-    """Return the nodes of a chain of attributes from its name on, and the names; None if it begins with no name."""
+def plain_chain(node: ast.expr) -> tuple[str, ...]:
+    """Return the names in a chain of attributes that begins with a name; none for any other expression."""
     if isinstance(node, ast.Name):
-        return [node], (node.id,)
-    parts: list[ast.expr] = []
+        return (node.id,)
     names: list[str] = []
     while isinstance(node, ast.Attribute):
-        parts.append(node)
         names.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    parts.append(node)
-    names.append(node.id)
-    return parts[::-1], tuple(names[::-1])
+    return (node.id, *names[::-1]) if isinstance(node, ast.Name) else ()
+
+
+def parts_of(node: ast.expr) -> list[ast.expr]:
+    """Return the nodes of a chain of attributes from its beginning on."""
+    parts = [node]
+    while isinstance(node, ast.Attribute):
+        node = node.value
+        parts.append(node)
+    return parts[::-1]
 
 
 class Survey:
@@ -311,9 +305,9 @@ class Survey:
         classes: the scopes of classes.
         bodies: the scopes of functions.
         chains: uses of names with the attributes that are read from them, in the order of the file.
-        members: reads of attributes that tell what an object is or what it needs, and calls whose result is assigned.
+        members: reads of attributes that tell what an object is or what it needs.
         loose: reads of attributes from something else than a name, `f().x` and `getattr(tf, "x")`.
-        calls: calls of what has a plain name, with their scopes.
+        assigned: what gets a value other than a constant.
         nodes: the assertions, comparisons, dictionaries, subscripts, and unary operations such as `not`.
         strings: strings that may name a path of the API; docstrings are not among them.
         is_cut: whether the file is nested too deeply to be read to the end.
@@ -321,6 +315,7 @@ class Survey:
 
     def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
         self._regions: list[Region] = []
+        self._with_value: set[str] = set()
         self.module: Region = self._new_region(None)
         self.bound: set[str] = set()
         self.imports: list[Located] = []
@@ -333,7 +328,7 @@ class Survey:
         self.chains: list[Chain] = []
         self.members: list[Member] = []
         self.loose: list[Member] = []
-        self.calls: dict[str, list[tuple[ast.Call, Region]]] = {}
+        self.assigned: list[Assigned] = []
         self.nodes: dict[type[ast.AST], list[Located]] = {kind: [] for kind in _NOTED}
         self.strings: list[ast.Constant] = []
         self.is_cut: bool = False
@@ -342,8 +337,6 @@ class Survey:
         self._here: Statement = None  # type: ignore[assignment]
         self._string: ast.JoinedStr | None = None
         self._choice: Choice | None = None
-        self._target_name = ""
-        self._is_set = False
         try:
             self._block(tree.body)
         except RecursionError:
@@ -351,22 +344,39 @@ class Survey:
                 raise
             self.is_cut = True
 
-    @property
+    @functools.cached_property
+    def followed(self) -> list[Chain]:
+        """Uses of names that may stand for something imported: not of parameters and other names without a value."""
+        return self.chains if self.stars else [each for each in self.chains if each.names[0] in self._with_value]
+
+    @functools.cached_property
+    def called(self) -> dict[str, list[Chain]]:
+        """Uses of names that are called, by the last name."""
+        found: dict[str, list[Chain]] = {}
+        for chain in self.chains:
+            if chain.call is not None:
+                found.setdefault(chain.names[-1], []).append(chain)
+        return found
+
+    def calls_of(self, *names: str) -> list[tuple[ast.Call, Region]]:
+        """Return the calls of plain names, with their scopes."""
+        found = (each for name in names for each in self.called.get(name, ()))
+        return [(each.call, each.region) for each in found if each.call is not None and len(each.names) == 1]
+
+    @functools.cached_property
     def reads(self) -> list[Member]:
         """Reads of `loss_scale` and `get_config`, and of methods that only wrappers of Keras 2 have."""
         return [each for each in self.members if each.name in _READ and isinstance(each.node, ast.Attribute)]
 
-    @property
+    @functools.cached_property
     def type_tests(self) -> list[tuple[ast.Call, Region]]:
         """Calls of `isinstance` and `issubclass`, with their scopes."""
-        calls = [*self.calls.get("isinstance", ()), *self.calls.get("issubclass", ())]
-        return [each for each in calls if len(each[0].args) == 2]
+        return [each for each in self.calls_of("isinstance", "issubclass") if len(each[0].args) == 2]
 
-    @property
+    @functools.cached_property
     def probes(self) -> list[tuple[ast.Call, Region]]:
         """Calls of `getattr` and `hasattr`, with their scopes."""
-        calls = [*self.calls.get("getattr", ()), *self.calls.get("hasattr", ())]
-        return [each for each in calls if len(each[0].args) >= 2]
+        return [each for each in self.calls_of("getattr", "hasattr") if len(each[0].args) >= 2]
 
     @property
     def comparisons(self) -> list[tuple[ast.expr, ...]]:
@@ -392,7 +402,7 @@ class Survey:
     def _new_region(
         self, parent: Region | None, owner: ast.ClassDef | Function | None = None, is_comprehension: bool = False
     ) -> Region:
-        region = Region(parent, owner, is_comprehension)
+        region = Region(parent, owner, isinstance(owner, ast.ClassDef), is_comprehension)
         self._regions.append(region)
         return region
 
@@ -406,11 +416,6 @@ class Survey:
         self._here = outer
 
     def _visit(self, node: ast.AST) -> None:
-        if self._target_name and type(node) not in _PASS_TARGET:
-            target, self._target_name = self._target_name, ""
-            self._visit(node)
-            self._target_name = target
-            return
         kind = type(node)
         handler = _HANDLERS.get(kind)
         if handler is not None:
@@ -502,18 +507,9 @@ class Survey:
         self._all([node.value])
 
     def _assigned(self, value: ast.expr | None, targets: list[ast.expr]) -> None:
-        start = len(self.members)
-        if value is not None:
-            self._target_name = chain_of(targets[0])[-1] if len(targets) == 1 else ""
-            self._visit(value)
-            self._target_name = ""
-        of_value = self.members[start:]
-        del self.members[start:]
         for target in targets:
-            self._is_set = isinstance(target, ast.Attribute)
             self._target(target, value)
-        self._is_set = False
-        self.members += of_value
+        self._all([value])
 
     def _assign(self, node: ast.Assign) -> None:
         self._assigned(node.value, node.targets)
@@ -529,19 +525,11 @@ class Survey:
         self._target(node.target, None)
 
     def _for(self, node: ast.For | ast.AsyncFor) -> None:
-        self._items(node.iter, node.target)
+        self._visit(node.iter)
         for item in _items(node.iter, node.target):
             self._target(node.target, item)
         self._block(node.body)
         self._block(node.orelse)
-
-    def _items(self, values: ast.expr, target: ast.expr) -> None:
-        """Visit what a loop goes through."""
-        outer = self._target_name
-        if isinstance(target, ast.Name) and isinstance(values, _LITERALS):
-            self._target_name = target.id
-        self._visit(values)
-        self._target_name = outer
 
     def _with_item(self, node: ast.withitem) -> None:
         self._visit(node.context_expr)
@@ -568,11 +556,14 @@ class Survey:
         region = region or self._region
         region = region.outer.get(name, region)
         self.bound.add(name)
+        if value is not None:
+            self._with_value.add(name)
         region.names.setdefault(name, []).append(Binding(value, self._region, self._here))
 
     def _target(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
             self._bind(target.id, value)
+            self._note_assigned(target, value)
         elif isinstance(target, ast.Tuple | ast.List):
             values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
             is_plain = len(values) == len(target.elts) and not any(
@@ -585,7 +576,12 @@ class Survey:
         else:
             if isinstance(target, ast.Attribute):
                 self._bind_attribute(target, value)
+            self._note_assigned(target, value)
             self._visit(target)
+
+    def _note_assigned(self, target: ast.expr, value: ast.expr | None) -> None:
+        if value is not None and type(value) is not ast.Constant:
+            self.assigned.append(Assigned(target, value, self._here, self._region))
 
     def _bind_attribute(self, target: ast.Attribute, value: ast.expr | None) -> None:
         method = self._region.method()
@@ -610,14 +606,10 @@ class Survey:
             self._visit(node)
 
     def _chain(self, node: ast.Name | ast.Attribute, role: Role = Role.VALUE, call: ast.Call | None = None) -> None:
-        found = chain_parts(node)
-        if found is not None:
-            parts, names = found
-            target = self._target_name
-            self.chains.append(
-                Chain(parts, names, self._region, role, call, self._here, self._string, self._choice, target)
-            )
-            if role is not Role.ANNOTATION and ((target and call is not None) or not MEMBERS.isdisjoint(names)):
+        names = plain_chain(node)
+        if names:
+            self.chains.append(Chain(node, names, self._region, role, call, self._here, self._string, self._choice))
+            if role is not Role.ANNOTATION and len(names) > 1 and not MEMBERS.isdisjoint(names):
                 self._note_members(node, call)
         elif isinstance(node, ast.Attribute):
             self._note_loose(node, call)
@@ -627,32 +619,23 @@ class Survey:
         """Note the attributes that an expression reads, from the last to the first."""
         inner: ast.expr | None = node
         while inner is not None:
-            is_whole = inner is node
             value, name = attribute_of(inner)
-            if name in MEMBERS or (is_whole and call is not None and self._target_name):
-                self.members.append(self._member(inner, call, is_whole))
-            if is_whole and self._is_set:
-                break
-            inner = value
+            if name in MEMBERS:
+                self.members.append(self._member(inner, call if inner is node else None))
+            inner = None if _is_stored(inner) else value
 
-    def _member(self, node: ast.expr, call: ast.Call | None, is_whole: bool) -> Member:
-        is_set = is_whole and self._is_set
-        target = self._target_name if is_whole else ""
-        called = call if is_whole else None
-        return Member(node, called, self._region, self._here, self._string, self._choice, target, is_set)
+    def _member(self, node: ast.expr, call: ast.Call | None) -> Member:
+        return Member(node, call, self._region, self._here, self._choice)
 
     def _note_loose(self, node: ast.expr, call: ast.Call | None) -> None:
-        self.loose.append(self._member(node, call, True))
+        self.loose.append(self._member(node, call))
         self._note_members(node, call)
 
     def _visit_below(self, node: ast.Attribute) -> None:
         value = node.value
         while isinstance(value, ast.Attribute):
             value = value.value
-        is_set, self._is_set = self._is_set, False
-        target, self._target_name = self._target_name, ""
         self._visit(value)
-        self._is_set, self._target_name = is_set, target
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -662,23 +645,10 @@ class Survey:
             if isinstance(function, ast.Call) and attribute_of(function)[0] is not None:
                 self._note_loose(function, node)
             self._visit(function)
-        if self._target_name:
-            target, self._target_name = self._target_name, ""
-            self._arguments(node, target)
-            self._target_name = target
-        else:
-            self._arguments(node, "")
-
-    def _arguments(self, node: ast.Call, target: str) -> None:
-        function = node.func
         name = function.id if isinstance(function, ast.Name) else ""
-        if name:
-            self.calls.setdefault(name, []).append((node, self._region))
         called = name or (function.attr if isinstance(function, ast.Attribute) else "")
         if called in _READERS and attribute_of(node)[0] is not None:
-            self._target_name = target
             self._note_loose(node, None)
-            self._target_name = ""
         arguments = node.args
         if name in ("isinstance", "issubclass") and len(arguments) == 2:
             self._visit(arguments[0])
@@ -704,6 +674,7 @@ class Survey:
         while region.is_comprehension and region.parent is not None:
             region = region.parent
         self._bind(node.target.id, node.value, region)
+        self._note_assigned(node.target, node.value)
 
     def _case(self, node: ast.MatchClass) -> None:
         self._in_role(node.cls, Role.TYPE_TEST)
@@ -717,11 +688,11 @@ class Survey:
         self._region = outer
 
     def _comprehend(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        self._items(node.generators[0].iter, node.generators[0].target)
+        self._visit(node.generators[0].iter)
         outer, self._region = self._region, self._new_region(self._region, is_comprehension=True)
         for number, each in enumerate(node.generators):
             if number:
-                self._items(each.iter, each.target)
+                self._visit(each.iter)
             for item in _items(each.iter, each.target):
                 self._target(each.target, item)
             self._all(each.ifs)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Set
+from enum import Enum
 
+from mpls.names import SCALE_CLASSES, Name, named
 from mpls.optimizer_members import (
     ATTRIBUTES_OF_LOSS_SCALES,
     HYPERPARAMETERS,
@@ -181,3 +185,90 @@ MEMBERS = frozenset(
         *("minimize", "variables", "apply_gradients", "get_config"),
     )
 )
+
+
+class Kind(Enum):
+    """What an object is."""
+
+    OPTIMIZER = "an optimizer of Keras"
+    LEGACY_OPTIMIZER = "one of those that are called legacy"
+    EXPERIMENTAL_WRAPPER = "an experimental wrapper"
+    PUBLIC_WRAPPER = "a public wrapper"
+    # It has the same members on Keras 3.
+    WRAPPER_OF_MPLS = "a wrapper of mpls"
+    WRAPPER = "a wrapper of another class, or of which only its use tells that it is one"
+    MODELS_OPTIMIZER = "the optimizer of a model"
+    POLICY = "a policy"
+    MODEL = "a model"
+    METRIC = "a metric"
+    OWN = "an object of a class of the program's with a loss scale of its own"
+    NONE = "None"
+
+
+_OF_TARGET = {
+    "mpls.experimental:LossScaleOptimizer": Kind.EXPERIMENTAL_WRAPPER,
+    "mpls.v1:enable_mixed_precision_graph_rewrite": Kind.EXPERIMENTAL_WRAPPER,
+    "mpls.keras:LossScaleOptimizer": Kind.PUBLIC_WRAPPER,
+    "mpls.keras:LossScaleOptimizerV3": Kind.WRAPPER,
+    "mpls.experimental:Policy": Kind.POLICY,
+    "mpls.experimental:global_policy": Kind.POLICY,
+    "mpls.experimental:get_layer_policy": Kind.POLICY,
+    "mpls.keras:Policy": Kind.POLICY,
+    "mpls.keras:global_policy": Kind.POLICY,
+}
+_OF_MPLS = ("mpls.keras.LossScaleOptimizer", "mpls.experimental.LossScaleOptimizer")
+# What TF 2 has of Keras without `keras`: TF 1 had functions in these modules.
+_IN_TF = re.compile(r"(?:metrics|losses)\.[A-Z]|optimizers\.")
+_OPTIMIZERS = {f"keras.optimizers.{name}" for name in OPTIMIZERS}
+_MODELS = {f"keras.{name}" for name in ("Model", "Sequential", "models.Model", "models.Sequential")}
+_MODELS |= {f"keras.models.{name}" for name in ("load_model", "clone_model", "model_from_json")}
+_LEGACY = {f"keras.optimizers.legacy.{name}" for name in OPTIMIZERS}
+_METRIC = re.compile(r"keras\.metrics\.[A-Z]\w*")
+
+
+def keras_path(path: str) -> str:
+    """Return a path in Keras as `keras.…`, whether spelled with `tf`, as `tf.optimizers`, or not; else ""."""
+    for root in ("tf.compat.v1.", "tf.compat.v2.", "tf.python.", "tf."):
+        if path.startswith(root):
+            path = path.removeprefix(root)
+            if _IN_TF.match(path):
+                return f"keras.{path}"
+            break
+    return path if path == "keras" or path.startswith("keras.") else ""
+
+
+@functools.cache
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of object that calling a path returns; None for none of these kinds."""
+    if path in _OF_MPLS:
+        return Kind.WRAPPER_OF_MPLS
+    row = named(path)
+    if row is not None and row.target in _OF_TARGET:
+        kind = _OF_TARGET[row.target]
+        # `tf_keras.….LossScaleOptimizer` is tf_keras' own wrapper.
+        is_theirs = path.startswith("tf_keras.") and kind is Kind.PUBLIC_WRAPPER
+        return Kind.WRAPPER if is_theirs else kind
+    within = keras_path(path)
+    if is_in(within, _LEGACY):
+        return Kind.LEGACY_OPTIMIZER
+    if is_in(within, _MODELS):
+        return Kind.MODEL
+    if _METRIC.fullmatch(within):
+        return Kind.METRIC
+    return Kind.OPTIMIZER if is_in(within, _OPTIMIZERS) else None
+
+
+def is_experimental(row: Name) -> bool:
+    """Return whether a historical name is that of the experimental wrapper."""
+    return row.target == "mpls.experimental:LossScaleOptimizer"
+
+
+def is_public(row: Name) -> bool:
+    """Return whether a historical name is that of the public wrapper."""
+    return row.target.startswith("mpls.keras:LossScaleOptimizer")
+
+
+def is_scale_class(row: Name) -> bool:
+    """Return whether a historical name is that of a class of loss scales."""
+    home, _, name = row.target.partition(":")
+    return home in ("mpls.experimental", "mpls.v1") and name in SCALE_CLASSES

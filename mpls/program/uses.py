@@ -10,28 +10,17 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.meaning import NOTHING, Meaning
-from mpls.program.objects import (
-    EXPERIMENTAL_WRAPPER,
-    NEW_WRAPPER,
-    Instance,
-    Objects,
-    calls_of_read_scales,
-    is_public,
-    kind_of,
-)
-from mpls.program.releases import Releases, State, is_switch
+from mpls.program.objects import Flow, Objects, ScaleUse, Taken, Value, flows_in, uses_of_scales, value_of
+from mpls.program.releases import Releases, is_switch
 from mpls.program.scopes import (
     Chain,
-    Function,
     Member,
     Region,
     Role,
-    Statement,
     argument_names,
-    attribute_of,
     chain_of,
-    types_asked,
 )
+from mpls.program.tables import Kind, is_public, kind_of
 
 # The extensions that Keras 3 saves to, those that it saves weights to, and addresses that it saves to without one.
 _EXTENSIONS = (".keras", ".h5", ".hdf5")
@@ -61,28 +50,11 @@ class Where(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-class Value(NamedTuple):
-    """A value that is passed on.
-
-    Attributes:
-        name: the last name of the variable, the attribute or the function that is called.
-        kinds: the kinds of what a function of TensorFlow or Keras that is called may return.
-        is_call: whether it is what a call returns.
-        is_attribute: whether it is an attribute.
-    """
-
-    name: str
-    kinds: frozenset[str]
-    is_call: bool
-    is_attribute: bool = False
-
-
 class Call(NamedTuple):
     """The arguments of a call.
 
     Attributes:
         values: those by position: the values of constants, `...` for others.
-        names: the last names of those by position.
         keywords: those by name: the values of constants, `...` for others; None for `**arguments`.
         is_unextended: whether it saves or loads a model, or its weights, at a path without an extension for that of
             Keras 3.
@@ -90,7 +62,6 @@ class Call(NamedTuple):
     """
 
     values: tuple[object, ...]
-    names: tuple[str, ...]
     keywords: dict[str | None, object]
     is_unextended: bool
     first: Value | None = None
@@ -106,7 +77,6 @@ class Use(NamedTuple):
         inside: the functions and classes that it is in, unless something else may call them than their names, and the
             conditions that constants of the program make false.
         call: the call, if it is called there.
-        target: the last name of the variable or attribute that the result is assigned to.
     """
 
     path: str
@@ -114,7 +84,6 @@ class Use(NamedTuple):
     is_certain: bool
     inside: tuple[str, ...] = ()
     call: Call | None = None
-    target: str = ""
 
     @property
     def behind(self) -> str | None:
@@ -123,31 +92,25 @@ class Use(NamedTuple):
 
 
 class Access(NamedTuple):
-    """A place where a program reads or sets an attribute of an object, or calls a function of its own.
+    """A place where a program reads or sets an attribute of an object.
 
     Attributes:
-        chain: the names, `("self", "opt", "loss_scale")`; the first is "" for an object without a name.
+        owner: the object.
+        name: the attribute.
         where: the line.
         is_certain: whether the line runs on every release.
         inside: as for `Use`.
         call: the call, if it is called there.
-        within: the class that contains the line.
         is_set: whether the attribute is assigned.
-        target: the last name of the variable or attribute that the result is assigned to.
-        maker: the call that returns the object without a name.
-        is_wrapper: whether what the file does with the object shows that it is a wrapper.
     """
 
-    chain: tuple[str, ...]
+    owner: Value
+    name: str
     where: Where
     is_certain: bool
     inside: tuple[str, ...] = ()
     call: Call | None = None
-    within: str = ""
     is_set: bool = False
-    target: str = ""
-    maker: Value | None = None
-    is_wrapper: bool = False
 
 
 class Class(NamedTuple):
@@ -174,7 +137,7 @@ class Class(NamedTuple):
     base_calls: tuple[tuple[Where, Call], ...] = ()
 
 
-class ScaleUse(NamedTuple):
+class ScaleSign(NamedTuple):
     """A place where a program takes the loss scale of an experimental wrapper as the object that it was up to TF 2.3.
 
     Attributes:
@@ -216,10 +179,8 @@ class FileUses:
         uses: names of TensorFlow and Keras, in the order of the lines.
         accesses: attributes of other objects, as far as they tell something.
         classes: its own classes.
-        returns: its functions, with what they return.
+        flows: what its names get.
         defined: the names of its functions and methods.
-        checked: the last names of objects that `isinstance` tests, each with the kind of objects of the class.
-        same: attributes that are asserted to be a certain object, by `assert a.b is c`.
         scales: loss scales of experimental wrappers that it takes as objects.
         modules: modules that it imports on every release, by absolute names, each with the conditions around the import
             that constants make false.
@@ -232,11 +193,9 @@ class FileUses:
     uses: list[Use] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     classes: list[Class] = field(default_factory=list)
-    returns: list[tuple[str, Value]] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
     defined: frozenset[str] = frozenset()
-    checked: list[tuple[str, str]] = field(default_factory=list)
-    same: list[Access] = field(default_factory=list)
-    scales: list[ScaleUse] = field(default_factory=list)
+    scales: list[ScaleSign] = field(default_factory=list)
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     switches: frozenset[str] = frozenset()
     is_eager: bool = False
@@ -262,17 +221,15 @@ class Uses(FileUses):
         for file, is_always, unused in self.files:
 
             def runs(
-                each: Use | Access | Class | ScaleUse, certain: bool = is_always, never: Set[str] = unused
+                each: Use | Access | Class | ScaleSign, certain: bool = is_always, never: Set[str] = unused
             ) -> bool:
                 return certain and never.isdisjoint(each.inside)
 
             self.uses.extend(each if runs(each) else each._replace(is_certain=False) for each in file.uses)
             self.accesses.extend(each if runs(each) else each._replace(is_certain=False) for each in file.accesses)
             self.classes.extend(each if runs(each) else each._replace(is_certain=False) for each in file.classes)
-            self.same.extend(each for each in file.same if each.is_certain and runs(each))
             self.scales.extend(each for each in file.scales if each.is_certain and runs(each))
-            self.checked.extend(file.checked)
-            self.returns.extend(file.returns)
+            self.flows.extend(file.flows)
             self.defined = self.defined | file.defined
             self.is_eager = self.is_eager or file.is_eager
 
@@ -324,21 +281,14 @@ class _File:
         found = FileUses(is_cut=survey.is_cut)
         found.uses = sorted((*self._imports(found), *self._names()), key=lambda use: use.where)
         kinds = {kind_of(use.path) for use in found.uses}
-        if survey.reads or not kinds.isdisjoint((NEW_WRAPPER, EXPERIMENTAL_WRAPPER)):
-            self._objects = Objects(self._releases, False, is_only=True)
+        if survey.reads or not kinds.isdisjoint((Kind.PUBLIC_WRAPPER, Kind.EXPERIMENTAL_WRAPPER)):
+            self._objects = Objects(self._releases, False)
         found.accesses = list(self._accesses())
         found.classes = list(self._classes())
-        found.returns = list(self._returns())
+        found.flows = list(flows_in(self._releases))
         found.defined = frozenset(survey.functions)
-        found.checked = list(self._checked())
-        for node, statement, region in survey.nodes[ast.Assert]:
-            if isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.Is):
-                found.same += self._same([node.test.left, *node.test.comparators], statement, region)
-        for chain in survey.chains:
-            if chain.call is not None and chain.names[-1] == "assertIs":
-                found.same += self._same(chain.call.args[:2], chain.statement, chain.region)
         rows = [row for row in (named(use.path) for use in found.uses) if row is not None]
-        if EXPERIMENTAL_WRAPPER in kinds and not any(map(is_public, rows)):
+        if Kind.EXPERIMENTAL_WRAPPER in kinds and not any(map(is_public, rows)):
             found.scales = list(self._scales())
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
@@ -377,7 +327,7 @@ class _File:
     def _names(self) -> Iterator[Use]:
         releases = self._releases
         known: dict[Meaning, list[tuple[str, bool]]] = {}
-        for chain in self._survey.chains:
+        for chain in self._survey.followed:
             meaning = NOTHING if chain.role is Role.ANNOTATION else releases.of_names(chain.names, chain.region)
             if meaning.paths:
                 if meaning not in known:
@@ -395,16 +345,16 @@ class _File:
             call = self._call(place.call, place.region)
         for path, is_certain in found:
             is_certain = is_certain and state.is_certain
-            yield Use(path, self._where(place.node), is_certain, state.inside, call, place.target)
+            yield Use(path, self._where(place.node), is_certain, state.inside, call)
 
     def _call(self, call: ast.Call, region: Region) -> Call:
         keywords = {keyword.arg: _constant(keyword.value) for keyword in call.keywords}
         is_unextended = _is_path_without_extension(call, region)
-        names = tuple(chain_of(each)[-1] for each in call.args)
         named = [each.value for each in call.keywords if each.arg in ("optimizer", "opt")]
         first = next(iter((*call.args, *named)), None)
         values = tuple(map(_constant, call.args))
-        return Call(values, names, keywords, is_unextended, None if first is None else self._value(first, region))
+        value = None if first is None else value_of(first, region, self._releases)
+        return Call(values, keywords, is_unextended, value)
 
     # Attributes of other objects.
 
@@ -414,99 +364,52 @@ class _File:
             if releases.possible(member.node, member.region):
                 continue
             state = releases.at(member.statement, member.choice)
-            if not state.is_dead:
-                yield self._access(member, state)
-
-    def _access(self, member: Member, state: State) -> Access:
-        node, region = member.node, member.region
-        call = None if member.call is None else self._call(member.call, region)
-        inner, value = node, attribute_of(node)[0]
-        while value is not None:
-            inner, value = value, attribute_of(value)[0]
-        maker = self._value(inner, region) if inner is not node and isinstance(inner, ast.Call) else None
-        return Access(
-            chain_of(node),
-            self._where(node),
-            state.is_certain,
-            state.inside,
-            call,
-            _class_around(region),
-            member.is_set,
-            member.target,
-            maker,
-            self._objects is not None
-            and inner is not node
-            and self._objects.of(member.owner, region) is Instance.WRAPPER,
-        )
-
-    def _value(self, node: ast.expr, region: Region) -> Value:
-        """Return the record of a value."""
-        if not isinstance(node, ast.Call):
-            return Value(chain_of(node)[-1], frozenset(), False, isinstance(node, ast.Attribute))
-        kinds = frozenset(kind_of(path) for path, _ in self._releases.possible(node.func, region))
-        return Value(chain_of(node.func)[-1], kinds, True)
-
-    def _same(self, sides: list[ast.expr], statement: Statement, region: Region) -> Iterator[Access]:
-        state = self._releases.state(statement)
-        if len(sides) != 2 or any(isinstance(side, ast.Constant) for side in sides):
-            return
-        for side in sides:
-            if attribute_of(side)[1] == "loss_scale" and not self._releases.possible(side, region):
-                yield self._access(Member(side, None, region, statement), state)
+            if state.is_dead:
+                continue
+            owner = value_of(member.owner, member.region, releases, self._objects)
+            call = None if member.call is None else self._call(member.call, member.region)
+            where = self._where(member.node)
+            yield Access(owner, member.name, where, state.is_certain, state.inside, call, member.is_set)
 
     # Loss scales that are taken as objects.
 
-    def _scales(self) -> Iterator[ScaleUse]:
+    def _scales(self) -> Iterator[ScaleSign]:
         """Yield what a file does with the loss scales of wrappers, if all wrappers it makes are experimental ones."""
         # Objects of a class with a loss scale of its own may be where the first takes a wrapper for granted.
-        likely, sure = (Objects(self._releases, has_own, is_set_here=True) for has_own in (False, True))
-        for what, owner, region, place in (*self._scales_read(), *self._scales_called(likely)):
-            if likely.of(owner, region) is Instance.WRAPPER:
-                state = self._releases.at(place.statement, place.choice)
-                is_sure = sure.of(owner, region) is Instance.WRAPPER
+        likely, sure = self._objects, Objects(self._releases, has_own_members=True, is_set_here=True)
+        assert likely is not None
+        for use in uses_of_scales(likely):
+            what = self._done_with_scale(use)
+            if what and likely.is_wrapper(use.owner, use.region):
+                state = self._releases.at(use.place.statement, use.place.choice)
+                is_sure = sure.is_wrapper(use.owner, use.region)
                 if not state.is_dead:
-                    yield ScaleUse(what, self._where(place.node), state.is_certain, state.inside, is_sure)
+                    where = self._where(use.place.node)
+                    yield ScaleSign(what, where, state.is_certain, state.inside, is_sure)
 
-    def _scales_read(self) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
-        tests = {test.args[0]: (test, region) for test, region in self._survey.type_tests}
-        items = [each.node for each in self._survey.nodes[ast.Subscript]]
-        denied = [each.node.operand for each in self._survey.nodes[ast.UnaryOp]]
-        of_configs = [item.value for item in items if getattr(item.slice, "value", None) == "loss_scale"]
-        for member in self._survey.members:
-            owner, name = attribute_of(member.node)
-            if owner is None or member.is_set or name not in ("loss_scale", "_loss_scale", "get_config"):
-                continue
-            test, region = tests.get(member.node, (None, member.region))
-            if name == "get_config":
-                if member.call in of_configs:
-                    yield "reads the loss_scale of a wrapper's config", owner, member.region, member
-            elif member.call is not None and not member.call.args and not member.call.keywords:
-                yield f"calls .{name}()", owner, member.region, member
-            elif test is not None and self._is_of_scale(test, region) and test not in denied:
-                yield f"asks for the class of .{name}", owner, member.region, member
-
-    def _scales_called(self, objects: Objects) -> Iterator[tuple[str, ast.expr, Region, Member | Chain]]:
-        """Yield calls of variables that are the loss scale of something, unless the program asks what they are."""
-        calls = [call for name in _ASKING for call, _ in self._survey.calls.get(name, ())]
-        asked = {chain_of(call.args[0]) for call in calls if call.args}
-        for each in calls_of_read_scales(objects):
-            names = chain_of(each.node)
-            if each.is_only and names not in asked and isinstance(each.place, Chain):
-                yield f"calls {'.'.join(names)}, a .loss_scale", each.owner, each.region, each.place
-
-    def _is_of_scale(self, test: ast.Call, region: Region) -> bool:
-        """Return whether `isinstance` asks for a class of loss scales."""
-        paths = [self._releases.possible(each, region) for each in types_asked(test)]
-        return all(found and all(path.endswith("LossScale") for path, _ in found) for found in paths)
+    def _done_with_scale(self, use: ScaleUse) -> str:
+        """Return what a line does that only a program for such objects does; "" if others may do it too."""
+        name = use.place.name
+        if use.how is Taken.CALLED_LATER:
+            names = chain_of(use.place.node)
+            calls = [call for call, _ in self._survey.calls_of(*_ASKING)]
+            is_asked = any(call.args and chain_of(call.args[0]) == names for call in calls)
+            return f"calls {'.'.join(names)}, a .loss_scale" if use.is_only and not is_asked else ""
+        if use.how is Taken.CONFIG:
+            is_scale = use.place.node.slice.value == "loss_scale"  # type: ignore[attr-defined]
+            return "reads the loss_scale of a wrapper's config" if is_scale else ""
+        done = {Taken.CALLED: f"calls .{name}()", Taken.TESTED: f"asks for the class of .{name}"}
+        done[Taken.ASSERTED] = f"asserts which object .{name} is"
+        return done.get(use.how, "")
 
     # What is passed around.
 
     def _base_calls(self) -> dict[Region, list[tuple[Where, Call]]]:
         """Return the calls of `super().__init__` and `Base.__init__`, by the class that they are in."""
         found: dict[Region, list[tuple[Where, Call]]] = {}
-        places: list[Member | Chain] = [*self._survey.loose, *self._survey.chains]
-        for place in places:
-            method = place.region.method() if place.call is not None and place.name == "__init__" else None
+        loose = (each for each in self._survey.loose if each.name == "__init__")
+        for place in (*loose, *self._survey.called.get("__init__", ())):
+            method = place.region.method()
             if place.call is None or method is None or method.parent is None:
                 continue
             state = self._releases.at(place.statement, place.choice)
@@ -514,7 +417,7 @@ class _File:
                 call = self._call(place.call, place.region)
                 if isinstance(place, Chain):
                     # The object itself is an argument.
-                    call = call._replace(values=call.values[1:], names=call.names[1:])
+                    call = call._replace(values=call.values[1:])
                 found.setdefault(method.parent, []).append((self._where(place.node), call))
         return found
 
@@ -546,45 +449,24 @@ class _File:
                 tuple(base_calls.get(region, ())),
             )
 
-    def _returns(self) -> Iterator[tuple[str, Value]]:
-        for owner, returned in self._survey.returns.items():
-            for value, region in returned if isinstance(owner, Function) else ():
-                found = None if value is None else self._value(value, region)
-                # What a function of TensorFlow returns is of no kind.
-                if found is not None and found.name and found.kinds != {""} and isinstance(owner, Function):
-                    yield owner.name, found
-
-    def _checked(self) -> Iterator[tuple[str, str]]:
-        for test, region in self._survey.type_tests:
-            if getattr(test.func, "id", "") == "isinstance":
-                found = [path for each in types_asked(test) for path, _ in self._releases.possible(each, region)]
-                yield from ((chain_of(test.args[0])[-1], kind) for kind in map(kind_of, found) if kind)
-
 
 def _module_name(alias: ast.alias, node: ast.Import | ast.ImportFrom) -> str:
     return (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
 
 
 # A call whose arguments tell nothing.
-_OTHER = Call((), (), {}, False)
+_OTHER = Call((), {}, False)
 
 
 @functools.cache
 def _tells(path: str) -> bool:
     """Return whether the arguments of a call may tell something."""
-    return bool(kind_of(path)) or named(path) is not None or path.rpartition(".")[2] in (*_GIVEN, "set_value", "update")
+    has_kind = kind_of(path) is not None or named(path) is not None
+    return has_kind or path.rpartition(".")[2] in (*_GIVEN, "set_value", "update")
 
 
 def _constant(node: ast.expr) -> object:
     return node.value if isinstance(node, ast.Constant) else ...
-
-
-def _class_around(region: Region | None) -> str:
-    while region is not None:
-        if isinstance(region.owner, ast.ClassDef):
-            return region.owner.name
-        region = region.parent
-    return ""
 
 
 # Paths without an extension.

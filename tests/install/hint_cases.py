@@ -212,7 +212,6 @@ CASES = {
     "config_of_variable": Case(
         EXPERIMENTAL + "config = opt.get_config()\nprint(config['loss_scale'])",
         "--keras 2 --legacy-optimizers --as-of 2.3",
-        chosen="--keras 2 --legacy-optimizers",
     ),
     "config_of_self": Case(
         EXPERIMENTAL + "class T:\n    def f(self):\n        return self.opt.get_config()['loss_scale']['class_name']\n"
