@@ -150,6 +150,16 @@ class Keras3Test(unittest.TestCase):
                 np.testing.assert_array_equal(one, other)
             np.testing.assert_array_equal(model.get_weights()[0], loaded.get_weights()[0])
 
+    def test_an_adafactor_in_an_h5_file(self) -> None:
+        """Keras 3 gives two of its slot variables one name."""
+        model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(2)])
+        model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adafactor()), "mse")
+        model.fit(np.ones([1, 2]), np.ones([1, 2]), verbose=0)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            with self.assertRaisesRegex(ValueError, r"model\.h5.*Save the model as \.keras"):
+                mpls.keras.save_model(model, f"{folder}/model.h5")
+
     def test_weights_of_the_optimizer_alone(self) -> None:
         one, other = (self.trained(Ours, *values).optimizer for values in ((1.0, np.inf, 1.0), (2.0,)))
         store: dict[str, Any] = {}

@@ -77,6 +77,13 @@ def _save(model: Any, written: str, path: str, kwargs: dict[str, Any]) -> None:
     try:
         model.save(written, **kwargs)
     except ValueError as error:
+        if "name already exists" in str(error):
+            # H5 files hold variables by name, and those of Keras 3's Adafactor have the same.
+            optimizer = type(getattr(model, "optimizer", None)).__name__
+            advice = "Save the model as .keras, or pass include_optimizer=False"
+            constraint = "not end in .h5 if two variables of the optimizer have the same name"
+            text = error_text("mpls.keras.save_model: path", constraint, f"{path} ({optimizer})", advice, ANCHOR)
+            raise ArgumentValueError(text) from error
         # Keras names the file that it writes, which is a temporary one.
         if written not in str(error):
             raise
