@@ -57,9 +57,9 @@ def full(session: nox.Session) -> None:
 
 @nox.session
 def kills(session: nox.Session) -> None:
-    """Kill training fifty times in each format, and see it go on from what was saved."""
+    """Kill training fifty times in each format, and processes of clusters; see them go on from what was saved."""
     session.install(".[test]")
-    session.run("pytest", "-m", "long", "tests/resume", *session.posargs)
+    session.run("pytest", "-m", "long", "tests/resume", "tests/cluster", *session.posargs)
 
 
 @nox.session

@@ -123,28 +123,28 @@ class Training:
     def __init__(self, family: str, loop: str, api: str) -> None:
         self._strategy = tf.distribute.get_strategy()
         self._loop = loop
-        self._host = FAMILIES[family](api)
-        layers = self._host.keras.layers
+        self.host = FAMILIES[family](api)
+        layers = self.host.keras.layers
         if loop == "fit":
             half, cast = layers.Dense(OUTPUTS, use_bias=False, dtype="mixed_float16"), layers.Activation("linear")
-            self.model = self._host.keras.Sequential([self._host.keras.Input([FEATURES]), half, cast])
-            self.model.compile(self._host.opt, loss="mse")
+            self.model = self.host.keras.Sequential([self.host.keras.Input([FEATURES]), half, cast])
+            self.model.compile(self.host.opt, loss="mse")
         else:
             hidden, last = layers.Dense(3, activation="tanh"), layers.Dense(OUTPUTS)
-            self.model = self._host.keras.Sequential([self._host.keras.Input([FEATURES]), hidden, last])
+            self.model = self.host.keras.Sequential([self.host.keras.Input([FEATURES]), hidden, last])
         shapes = [weight.shape for weight in self.model.get_weights()]
         self.model.set_weights([np.linspace(-0.7, 0.8, math.prod(shape)).reshape(shape) for shape in shapes])
         self.seen: list[dict[str, Any]] = []
 
     def look(self, *_: Any) -> None:
         """Note what there is after a step."""
-        state = {name: float(value.numpy()) for name, value in self._host.state().items()}
+        state = {name: float(value.numpy()) for name, value in self.host.state().items()}
         self.seen.append({**state, "weights": [weight.tolist() for weight in self.model.get_weights()]})
 
     def run(self, steps: tuple[tuple[float, float], ...]) -> None:
         batches = dataset(steps, has_one_hot_features=self._loop == "fit")
         if self._loop == "fit":
-            callback = self._host.keras.callbacks.LambdaCallback(on_train_batch_end=self.look)
+            callback = self.host.keras.callbacks.LambdaCallback(on_train_batch_end=self.look)
             self.model.fit(batches.map(lambda x, y, factors: (scaled(x, factors), y)), callbacks=[callback], verbose=0)
             return
         for batch in self._strategy.experimental_distribute_dataset(batches):
@@ -168,7 +168,7 @@ class Training:
             poison = tf.reduce_sum(factors)
             return [grad * tf.where(tf.math.is_finite(poison), 1.0, poison) for grad in grads]
 
-        self._host.step(loss, self.model.trainable_variables, sum_up if is_reduced else None)
+        self.host.step(loss, self.model.trainable_variables, sum_up if is_reduced else None)
 
 
 def dataset(steps: tuple[tuple[float, float], ...], has_one_hot_features: bool) -> Any:
