@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from mpls.core.dynamic import checked_settings
 from mpls.core.fast import select
-from mpls.core.loss_scale import ProgramCalls, note_read, note_update
-from mpls.core.numbers import require_usable, to_float, to_int
+from mpls.core.numbers import to_float, to_int, to_usable
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.state_checks import (
     check_fixed,
@@ -172,15 +171,14 @@ class FixedLossScaleManager(LossScaleManager):
         advice = "FixedLossScaleManager(128.0)"
         if not is_number(loss_scale):
             raise ArgumentTypeError(error_text(subject, "be a number", loss_scale, advice, "contrib"))
-        value = to_float(loss_scale, subject)
-        if value < 1:
+        if to_float(loss_scale, subject) < 1:
             raise ArgumentValueError(error_text(subject, "be at least 1", loss_scale, advice, "contrib"))
-        self._loss_scale = require_usable(value, subject, loss_scale, is_fixed=True)
-        self._program_calls = ProgramCalls()
+        self._loss_scale = to_usable(loss_scale, subject, is_fixed=True)
+        self._is_read = False
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 tensor."""
-        note_read(self)
+        self._is_read = True
         # Made at each call, so that it belongs to the graph in which it is used.
         return tf.convert_to_tensor(self._loss_scale, tf.float32)
 
@@ -282,11 +280,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._num_good_steps = _made_variable(good_steps, 0, tf.int32)
         self._num_bad_steps = _made_variable(BAD_STEPS, 0, tf.int32)
         self._lock = Lock()
-        self._program_calls = ProgramCalls()
+        self._is_read = False
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 variable."""
-        note_read(self)
+        self._is_read = True
         return self._loss_scale
 
     def _reset_stats(self) -> Any:
@@ -302,7 +300,6 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             In a graph, a scalar boolean tensor whose evaluation updates the state, and which is true if growing or
             shrinking was due; in eager mode None.
         """
-        note_update(self)
         variables = [self._loss_scale, self._num_good_steps, self._num_bad_steps]
         rule = UpdateRule(
             growth_steps=self._incr_every_n_steps,
@@ -375,7 +372,7 @@ def _usable(argument: str, value: Any) -> float:
         TypeError: it is not a number.
         ValueError: it is not positive, or no float32.
     """
-    return require_usable(to_float(value, _subject_of(argument)), _subject_of(argument), value)
+    return to_usable(value, _subject_of(argument))
 
 
 def _made_variable(name: str, value: float, dtype: Any) -> Any:

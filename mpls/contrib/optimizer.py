@@ -17,7 +17,7 @@ from mpls.core.step_options import ReadOnly, checked_options, explained_argument
 from mpls.core.weights import in_graph_of
 from mpls.core.wrapper_members import Counted
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
-from mpls.formats.wrapper_state import STEP_RECORD
+from mpls.formats.wrapper_state import STEP_OPTIONS, STEP_RECORD
 from mpls.upstream.optimizers import uses_locking
 from mpls.upstream.trackables import track
 from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer, WrapperMembers
@@ -119,16 +119,9 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
                     "contrib",
                 )
             )
-        options = checked_options(
-            "LossScaleOptimizer",
-            count_steps,
-            skip_counts_step,
-            track_overflows,
-            max_consecutive_skips,
-            on_give_up,
-            check_unscaled,
-            enabled,
-        )
+        values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+        given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
+        options = checked_options("LossScaleOptimizer", given)
         self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager), **vars(options))
         super().__init__(use_locking=uses_locking(opt), name=opt.get_name())
         self._opt = opt
@@ -247,11 +240,22 @@ def _of_manager(manager: Any, method: str) -> Any:
 class _ManagedLossScale(LossScale):
     """A manager as the `LossScale` that the v1 wrapper takes."""
 
+    _manager: Any = None
+
     def __init__(self, manager: Any) -> None:
         super().__init__()
         self._manager = manager
-        # mpls cannot know when a user's own manager is read or updated.
-        self._program_calls = getattr(manager, "_program_calls", None)
+
+    # A user's own manager does not record that it is read.
+
+    @property
+    def _is_read(self) -> bool | None:
+        return getattr(self._manager, "_is_read", None)
+
+    @_is_read.setter
+    def _is_read(self, is_read: bool | None) -> None:
+        if self._is_read is not None:
+            self._manager._is_read = is_read
 
     def __call__(self) -> Any:
         return tf.convert_to_tensor(self._manager.get_loss_scale())

@@ -662,7 +662,7 @@ class StepRecord(Stateful, _Base):
         # Functions that look at them.
         self._around = Weights()
         self.unscaled: UnscaledGradients | None = UnscaledGradients() if options.check_unscaled else None
-        self.overflows: Overflows | None = self._make_overflows() if options.needs_overflows else None
+        self.overflows: Overflows | None = Overflows() if options.needs_overflows else None
         if self.overflows is not None:
             track(self, self.overflows, OVERFLOWS)
 
@@ -673,9 +673,6 @@ class StepRecord(Stateful, _Base):
             weights[NONFINITE_LOSSES] = (0, tf.int64)
             weights[SKIP_FACTS] = ([0.0] * len(Facts._fields), tf.float32)
         return weights
-
-    def _make_overflows(self) -> Overflows:
-        return Overflows()
 
     def counter(self, name: str) -> Any:
         """Return a counter, a scalar int64 variable."""

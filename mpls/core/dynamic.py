@@ -19,10 +19,8 @@ from mpls.core.loss_scale import (
     LossScale,
     NativeDynamicLossScale,
     StepDecision,
-    note_read,
-    note_update,
 )
-from mpls.core.numbers import require_usable, to_bool, to_float, to_int, to_whole
+from mpls.core.numbers import to_bool, to_int, to_usable, to_whole
 from mpls.core.replicas import decide_together, finite_when_summed
 from mpls.core.rule import (
     SEARCH_OVER,
@@ -221,7 +219,7 @@ def to_number(value: Any, subject: str) -> float:
     """Return a positive number as float32 holds it; bools and strings are not taken for one."""
     if isinstance(value, bool | np.bool_ | str):
         raise ArgumentValueError(_error(subject, "be a number", value, "Pass a Python number"))
-    return float(np.float32(require_usable(to_float(value, subject), subject, value)))
+    return float(np.float32(to_usable(value, subject)))
 
 
 def _in_range(setting: str, advice: str) -> Callable[[Any, str], float]:
@@ -409,18 +407,11 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     ) -> None:
         super().__init__()
         self._searches = is_auto(initial_loss_scale)
-        initial = None if self._searches else _usable_float(initial_loss_scale, "initial_loss_scale")
+        initial = None if self._searches else to_usable(initial_loss_scale, "DynamicLossScale: initial_loss_scale")
         self._increment_period = to_int(increment_period, "DynamicLossScale: increment_period")
-        self._multiplier = _usable_float(multiplier, "multiplier")
-        given = {
-            "min_scale": min_scale,
-            "max_scale": max_scale,
-            "growth_factor": growth_factor,
-            "backoff_factor": backoff_factor,
-            "hysteresis": hysteresis,
-            "consecutive_hysteresis": consecutive_hysteresis,
-            "adjustable": adjustable,
-        }
+        self._multiplier = to_usable(multiplier, "DynamicLossScale: multiplier")
+        values = min_scale, max_scale, growth_factor, backoff_factor, hysteresis, consecutive_hysteresis, adjustable
+        given = dict(zip(_CHECKS, values, strict=True))
         self._scale_settings = checked_settings("DynamicLossScale", initial, given)
         require_effect("DynamicLossScale", self._scale_settings)
         numbers = self._scale_settings.numbers(1, self._multiplier)
@@ -495,7 +486,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
-        note_read(self)
+        self._is_read = True
         return tf.convert_to_tensor(self._current_loss_scale)
 
     @as_written
@@ -514,7 +505,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             that updates the state when it is computed, true if the scale was due to grow. `should_apply` is a scalar
             boolean tensor, true if all gradients are finite.
         """
-        note_update(self)
         op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite), self._are_finite)
         return op, should_apply
 
@@ -926,11 +916,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
 @functools.cache
 def _largest_of(dtype: Any) -> int:
     return int(dtype.max)
-
-
-def _usable_float(value: Any, argument: str) -> float:
-    subject = f"DynamicLossScale: {argument}"
-    return require_usable(to_float(value, subject), subject, value)
 
 
 def growth_steps_for_files(loss_scale: Any) -> int | None:

@@ -49,6 +49,20 @@ def get(identifier: Any, subject: str = "mpls.experimental.loss_scales.get: iden
     )
 
 
+def get_required(identifier: Any, subject: str) -> LossScale:
+    """Return the loss scale that an identifier stands for; arguments as in `get`.
+
+    Raises:
+        ValueError: it is None, too, which stands for none.
+        TypeError: a tensor.
+    """
+    found = get(identifier, subject)
+    if found is not None:
+        return found
+    constraint, advice = "be 'dynamic', a number or a LossScale", "Pass 'dynamic', or use the optimizer unwrapped"
+    raise ArgumentValueError(error_text(subject, constraint, None, advice, "loss-scale-arguments"))
+
+
 def serialize(loss_scale: LossScale | None) -> dict[str, Any] | None:
     """Return a JSON-able description of a loss scale, as configs of TF 2.0 to 2.3 hold it.
 
@@ -84,7 +98,8 @@ def deserialize(config: Any, custom_objects: dict[str, type] | None = None) -> L
         return None
     classes: dict[str, Any] = {"FixedLossScale": FixedLossScale, "DynamicLossScale": DynamicLossScale}
     classes.update(custom_objects or {})
-    if not isinstance(config, dict) or "class_name" not in config or not isinstance(config.get("config"), dict):
+    is_config = isinstance(config, dict) and isinstance(config.get("class_name"), str)
+    if not is_config or not isinstance(config.get("config"), dict):
         raise ArgumentValueError(
             error_text(
                 "deserialize: config",

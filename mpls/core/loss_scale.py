@@ -14,7 +14,7 @@ import tensorflow as tf
 from mpls.core.autograph import as_written
 from mpls.core.fast import group
 from mpls.core.gradients import all_finite, largest_scale, scale_loss
-from mpls.core.numbers import require_usable, to_bool, to_float
+from mpls.core.numbers import to_bool, to_float, to_usable
 from mpls.core.replicas import (
     call_in_cross_replica_context,
     decide_together,
@@ -42,93 +42,22 @@ from mpls.upstream.trackables import Trackable
 # Pickles that earlier versions wrote name these modules.
 sys.modules.update({f"mpls.core.{name}": sys.modules[__name__] for name in ("abstract", "program_calls")})
 
-_BEGUN = "has_begun"
-_UPDATED = "is_updated"
-
-
-class ProgramCalls(GraphLocal):
-    """Tells whether a program reads a loss scale, or updates it between the scaling and the applying of a step.
-
-    Attributes:
-        has_read: whether the program ever read the scale.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_read = False
-        self._has_warned = False
-
-    def begin_step(self) -> None:
-        """Note that an optimizer scales a loss in this graph or thread."""
-        store = self._store()
-        store[_BEGUN], store[_UPDATED] = True, False
-
-    def note_update(self) -> None:
-        """Note that the loss scale is updated in this graph or thread."""
-        store = self._store()
-        if store.get(_BEGUN):
-            store[_UPDATED] = True
-
-    def end_step(self) -> bool:
-        """Note that an optimizer is about to update the loss scale; return whether this is the second update."""
-        store = self._store()
-        store[_BEGUN] = False
-        is_second = store.pop(_UPDATED, False)
-        is_first_time, self._has_warned = not self._has_warned, self._has_warned or is_second
-        return is_second and is_first_time
-
-
-def note_read(loss_scale: Any) -> None:
-    """Note that a loss scale, or a manager of one, is read."""
-    if (calls := _of(loss_scale)) is not None:
-        calls.has_read = True
+# Pickles that earlier versions wrote hold an instance of it.
+ProgramCalls = GraphLocal
 
 
 def read(loss_scale: Any) -> Any:
     """Return the value of a loss scale for an optimizer, which is no read of the program."""
-    calls = _of(loss_scale)
-    has_read = calls is not None and calls.has_read
+    is_read = getattr(loss_scale, "_is_read", None)
     value = loss_scale()
-    if calls is not None:
-        calls.has_read = has_read
+    if is_read is False:
+        loss_scale._is_read = False
     return value
-
-
-def note_update(loss_scale: Any) -> None:
-    """Note that a loss scale, or a manager of one, is updated."""
-    if (calls := _of(loss_scale)) is not None:
-        calls.note_update()
-
-
-def begin_step(loss_scale: Any) -> None:
-    """Note that an optimizer scales a loss."""
-    if (calls := _of(loss_scale)) is not None:
-        calls.begin_step()
 
 
 def is_known_unread(loss_scale: Any) -> bool:
     """Return whether a program never read a loss scale; False if its reads are not recorded."""
-    calls = _of(loss_scale)
-    return calls is not None and not calls.has_read
-
-
-def warn_if_updated(loss_scale: Any) -> None:
-    """Warn, once, if a program has updated the loss scale in a step in which the optimizer is about to do so too."""
-    calls = _of(loss_scale)
-    if calls is None or not calls.end_step():
-        return
-    advise_user(
-        "LossScaleOptimizer: the program has updated the loss scale in this step, and apply_gradients() updates it too,"
-        " so the step counts twice. Leave out the call of update() or update_loss_scale(), or apply the gradients with "
-        "the wrapped optimizer. See mpls docs updated-twice",
-        MplsWarning,
-    )
-
-
-def _of(loss_scale: Any) -> ProgramCalls | None:
-    """Return the record of the calls of a loss scale; None for those of TensorFlow and users' own managers."""
-    calls: ProgramCalls | None = getattr(loss_scale, "_program_calls", None)
-    return calls
+    return getattr(loss_scale, "_is_read", None) is False
 
 
 def recognition_base(name: str) -> Any:
@@ -207,12 +136,14 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     # Users' subclasses may define a constructor that does not call this one.
     _skips_in_a_row = 0
     _has_told_of_skips = False
+    # Whether the program has read the scale, and so may scale by itself; None if its reads are not recorded.
+    _is_read: bool | None = None
 
     def __init__(self) -> None:
         check_when_attached(self)
         self._variables = Weights()
         self._lock = Lock()
-        self._program_calls: ProgramCalls | None = ProgramCalls()
+        self._is_read = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies and unpickled objects do not run __init__.
@@ -390,8 +321,7 @@ class FixedLossScale(LossScale, _FixedBase):
                     "fixed-scales",
                 )
             )
-        value = to_float(loss_scale_value, subject)
-        if value < 1:
+        if to_float(loss_scale_value, subject) < 1:
             raise ArgumentValueError(
                 error_text(
                     subject,
@@ -401,7 +331,7 @@ class FixedLossScale(LossScale, _FixedBase):
                     "fixed-scales",
                 )
             )
-        self._loss_scale_value = require_usable(value, subject, loss_scale_value, is_fixed=True)
+        self._loss_scale_value = to_usable(loss_scale_value, subject, is_fixed=True)
         self._skip_nonfinite = to_bool(skip_nonfinite, "FixedLossScale: skip_nonfinite", "fixed-scales")
 
     @classmethod
@@ -422,7 +352,7 @@ class FixedLossScale(LossScale, _FixedBase):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
-        note_read(self)
+        self._is_read = True
         # A new constant at each call: it belongs to the graph and the device of the caller.
         return tf.constant(self._loss_scale_value, tf.float32)
 

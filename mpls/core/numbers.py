@@ -79,28 +79,24 @@ def to_bool(value: Any, subject: str, anchor: str) -> bool:
     raise ArgumentTypeError(error_text(subject, "be a bool", value, "Pass True or False", anchor))
 
 
-def require_usable(value: float, subject: str, got: Any, *, is_fixed: bool = False) -> float:
-    """Refuse a scale or a factor that is NaN, infinite, zero or negative in float32: it would ruin any run.
+def to_usable(given: Any, subject: str, *, is_fixed: bool = False) -> float:
+    """Return a scale or a factor; one that is NaN, infinite, zero or negative in float32 would ruin any run.
 
     Args:
-        value: the number.
+        given: what the user passed.
         subject: the public name and the argument, for the error.
-        got: what the user passed, for the error.
         is_fixed: whether it is a fixed scale, which must be at most `LARGEST_FIXED_SCALE`: a larger one makes all
             gradients zero.
 
-    Returns:
-        The value.
-
     Raises:
-        ArgumentValueError: the value is refused.
+        ArgumentValueError: the value is refused. Others as with `to_float`.
     """
-    constraint = ""
+    value, constraint = to_float(given, subject), ""
     if not can_be_scale(value):
         constraint = "be positive and finite in float32"
     elif is_fixed and value > LARGEST_FIXED_SCALE:
         constraint = "be at most 2**126 for a fixed scale, since the reciprocal of a larger one is zero in float32"
     if constraint:
         advice = "Use the default, or a power of two such as 2.0**15"
-        raise ArgumentValueError(error_text(subject, constraint, got, advice, _ANCHOR))
+        raise ArgumentValueError(error_text(subject, constraint, given, advice, _ANCHOR))
     return value

@@ -36,40 +36,32 @@ def call_in_cross_replica_context(fn: Callable[..., Any], *args: Any) -> Any:
     return tf.distribute.get_replica_context().merge_call(lambda _, *merged: fn(*merged), args)
 
 
-def all_replicas_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return whether the gradients of every replica are finite; for cross-replica context.
+def _agree(vote: Callable[[Any], Any], grads: Any) -> Any:
+    """Return whether all replicas vote 1, the same for all of them.
 
     Args:
-        grads: nested structure of gradients, per-replica values among them.
-        are_finite: returns it for the gradients of one replica.
+        vote: returns the votes of one replica, a float32 tensor of ones and zeros: strategies cannot reduce booleans.
+        grads: its argument; the caller's own where `merge_call` is forbidden, else per-replica values in cross-replica
+            context.
 
     Returns:
-        Scalar boolean tensor, the same for all replicas. A gradient that is finite on one replica and infinite on
-        another makes it false.
+        Boolean tensor of the shape of the votes.
     """
-    if not tf.distribute.has_strategy():
-        return are_finite(grads)
     strategy = tf.distribute.get_strategy()
-    # Strategies cannot reduce booleans.
-    votes = strategy.extended.call_for_each_replica(_vote, args=(are_finite, tf.nest.flatten(grads)))
-    return _is_unanimous(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None))
+    if merges_in_replica_context():
+        total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, vote(grads))
+    else:
+        votes = strategy.extended.call_for_each_replica(vote, args=(grads,))
+        total = strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)
+    return tf.equal(total, float(strategy.num_replicas_in_sync))
 
 
-def first_replica_finite(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return the result of `all_replicas_finite` if replicas have the same gradients; only the first replica checks."""
+def _first_replica_finite(grads: list[Any], are_finite: Callable[[Any], Any]) -> Any:
+    """Return whether the gradients are finite, where replicas have the same; only the first replica checks."""
     strategy = tf.distribute.get_strategy()
-    if len(strategy.extended.worker_devices) < strategy.num_replicas_in_sync:
-        # Each machine checks by itself: if two disagreed, each would wait for the other's next all-reduce.
-        return all_replicas_finite(grads, are_finite)
-    firsts = [strategy.experimental_local_results(grad)[0] for grad in tf.nest.flatten(grads)]
+    firsts = [strategy.experimental_local_results(grad)[0] for grad in grads]
     with tf.device(strategy.extended.worker_devices[0]):
         return are_finite(firsts)
-
-
-def all_replicas_finite_without_merge(grads: Any, are_finite: Callable[[Any], Any] = all_finite) -> Any:
-    """Return the result of `all_replicas_finite`, from a replica context in which `merge_call` is forbidden."""
-    context = tf.distribute.get_replica_context()
-    return _is_unanimous(context.all_reduce(tf.distribute.ReduceOp.SUM, _vote(are_finite, grads)))
 
 
 def decide_together(
@@ -79,16 +71,27 @@ def decide_together(
 
     Args:
         grads: nested structure of gradients; those of the caller's replica, or per-replica values.
-        decide: gets a scalar boolean tensor that is the same for all replicas; returns a tuple.
+        decide: gets a scalar boolean tensor that is the same for all replicas; returns a tuple. A gradient that is
+            finite on one replica and infinite on another makes it false.
         are_finite: returns whether the gradients of one replica are finite.
         are_same: whether all replicas are known to have the same gradients.
     """
+    if not tf.distribute.has_strategy():
+        return tuple(decide(are_finite(grads)))
+
+    def vote(given: Any) -> Any:
+        return tf.cast(are_finite(given), tf.float32)
+
+    def decide_for_all(merged: Any) -> Any:
+        flat, strategy = tf.nest.flatten(merged), tf.distribute.get_strategy()
+        # Otherwise each machine would check by itself: if two disagreed, each would wait for the other's next
+        # all-reduce.
+        is_one_machine = len(strategy.extended.worker_devices) == strategy.num_replicas_in_sync
+        return decide(_first_replica_finite(flat, are_finite) if are_same and is_one_machine else _agree(vote, flat))
+
     if merges_in_replica_context():
-        return tuple(decide(all_replicas_finite_without_merge(grads, are_finite)))
-    if tf.distribute.has_strategy():
-        find_finite = first_replica_finite if are_same else all_replicas_finite
-        return tuple(call_in_cross_replica_context(lambda merged: decide(find_finite(merged, are_finite)), grads))
-    return tuple(decide(are_finite(grads)))
+        return tuple(decide(_agree(vote, grads)))
+    return tuple(call_in_cross_replica_context(decide_for_all, grads))
 
 
 def finite_when_summed(grads: Any) -> Any:
@@ -106,23 +109,10 @@ def each_finite(grads: list[Any]) -> Any:
         grads: the gradients, without None; those of the caller's replica where `merge_call` is forbidden, else
             per-replica values in cross-replica context.
     """
-    total = tf.distribute.ReduceOp.SUM
-    if merges_in_replica_context():
-        return _is_unanimous(tf.distribute.get_replica_context().all_reduce(total, _votes(grads)))
+
+    def each(given: list[Any]) -> Any:
+        return tf.stack([all_finite(grad) for grad in given])
+
     if not tf.distribute.has_strategy():
-        return tf.stack([all_finite(grad) for grad in grads])
-    strategy = tf.distribute.get_strategy()
-    votes = strategy.extended.call_for_each_replica(_votes, args=(grads,))
-    return _is_unanimous(strategy.reduce(total, votes, axis=None))
-
-
-def _votes(grads: list[Any]) -> Any:
-    return tf.stack([_vote(all_finite, grad) for grad in grads])
-
-
-def _vote(are_finite: Callable[[Any], Any], grads: Any) -> Any:
-    return tf.cast(are_finite(grads), tf.float32)
-
-
-def _is_unanimous(votes: Any) -> Any:
-    return tf.equal(votes, float(tf.distribute.get_strategy().num_replicas_in_sync))
+        return each(grads)
+    return _agree(lambda given: tf.cast(each(given), tf.float32), grads)

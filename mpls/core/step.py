@@ -19,7 +19,6 @@ from mpls.core.loss_scale import (
     note_applied,
     read,
     tell_of_skips,
-    warn_if_updated,
 )
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream.tensorflow import captured, hidden_from_xla
@@ -84,7 +83,6 @@ def scaled_step(
         In a graph, an op that does all of it; in eager mode None.
     """
     pairs = list(grads_and_vars)
-    warn_if_updated(loss_scale)
     if never_skips(loss_scale):
         return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
     with_gradient = [variable for grad, variable in pairs if grad is not None]

@@ -112,42 +112,43 @@ def read_only(name: str, read: Callable[[Any], Any] | None, doc: str) -> ReadOnl
     return ReadOnly(read, lambda owner, value: refuse_assignment(owner, name, value), doc=doc)
 
 
-def checked_options(
-    subject: str,
-    count_steps: Any = False,
-    skip_counts_step: Any = None,
-    track_overflows: Any = False,
-    max_consecutive_skips: Any = None,
-    on_give_up: Any = "raise",
-    check_unscaled: Any = False,
-    enabled: Any = True,
-    *,
-    skips: bool = True,
-) -> StepOptions:
-    """Return the options that a user has given to `subject`; `skips` says whether the loss scale skips steps.
+def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
+    if callable(value) or (isinstance(value, str) and value in ON_GIVE_UP):
+        way: str | Callable[[Any], Any] = value
+        return way
+    constraint = "be 'raise', 'warn' or a function of one argument"
+    raise ArgumentValueError(error_text(subject, constraint, value, "on_give_up='raise'", "giving-up"))
+
+
+def _most_skips(value: Any, subject: str) -> int | None:
+    return None if value is None else to_whole(value, subject, "max_consecutive_skips=50", "giving-up", least=1)
+
+
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "count_steps": lambda value, subject: to_bool(value, subject, _ANCHOR),
+    "skip_counts_step": lambda value, subject: None if value is None else to_bool(value, subject, _ANCHOR),
+    "track_overflows": lambda value, subject: to_bool(value, subject, "overflows"),
+    "max_consecutive_skips": _most_skips,
+    "on_give_up": _way_to_give_up,
+    "check_unscaled": lambda value, subject: to_bool(value, subject, "clipping"),
+    "enabled": lambda value, subject: to_bool(value, subject, "disabling"),
+}
+
+
+def checked_options(subject: str, given: Mapping[str, Any], *, skips: bool = True) -> StepOptions:
+    """Return options of which some are given by the user.
+
+    Args:
+        subject: the public name that the user called, for errors.
+        given: values by name; the other options have their defaults.
+        skips: whether the loss scale skips steps.
 
     Raises:
         TypeError: one of them is of another type.
-        ValueError: `max_consecutive_skips` is below 1, `on_give_up` is another string or takes no argument, or
-            `enabled` is a string; or one has no effect beside the others.
+        ValueError: `max_consecutive_skips` is below 1, or `on_give_up` is another string; or one has no effect beside
+            the others.
     """
-    if skip_counts_step is not None:
-        to_bool(skip_counts_step, f"{subject}: skip_counts_step", _ANCHOR)
-    # In this order, as the first argument that is refused is the one that is named.
-    count_steps = to_bool(count_steps, f"{subject}: count_steps", _ANCHOR)
-    track_overflows = to_bool(track_overflows, f"{subject}: track_overflows", "overflows")
-    if max_consecutive_skips is not None:
-        name, advice = f"{subject}: max_consecutive_skips", "max_consecutive_skips=50"
-        max_consecutive_skips = to_whole(max_consecutive_skips, name, advice, "giving-up", least=1)
-    options = StepOptions(
-        count_steps,
-        skip_counts_step,
-        track_overflows,
-        max_consecutive_skips,
-        _way_to_give_up(on_give_up, f"{subject}: on_give_up"),
-        to_bool(check_unscaled, f"{subject}: check_unscaled", "clipping"),
-        _switch(enabled, f"{subject}: enabled"),
-    )
+    options = StepOptions(**{name: _CHECKS[name](value, f"{subject}: {name}") for name, value in given.items()})
     for name, constraint in without_effect(vars(options), skips=skips).items():
         advice = f"Pass skip_nonfinite=True with the fixed scale, or leave {name} out"
         anchor = "fixed-scales"
@@ -173,35 +174,6 @@ def without_idle(settings: Mapping[str, Any], subject: str, *, skips: bool) -> d
             MplsWarning,
         )
     return {name: value for name, value in settings.items() if name not in idle}
-
-
-def _way_to_give_up(value: Any, subject: str) -> str | Callable[[Any], Any]:
-    if (callable(value) and _takes_one(value)) or (isinstance(value, str) and value in ON_GIVE_UP):
-        way: str | Callable[[Any], Any] = value
-        return way
-    constraint = "be 'raise', 'warn' or a function of one argument"
-    raise ArgumentValueError(error_text(subject, constraint, value, "on_give_up='raise'", "giving-up"))
-
-
-def _takes_one(function: Callable[..., Any]) -> bool:
-    """Return whether a function takes one argument; of some that are built in, Python cannot tell."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return True
-    try:
-        signature.bind(None)
-    except TypeError:
-        return False
-    return True
-
-
-def _switch(value: Any, subject: str) -> bool:
-    if not isinstance(value, str):
-        return to_bool(value, subject, "disabling")
-    constraint = "be a bool, since optimizers of TF 1 have no policy that says whether gradients are float16"
-    advice = "Pass enabled=False where nothing is computed in float16"
-    raise ArgumentValueError(error_text(subject, constraint, value, advice, "disabling"))
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -253,19 +225,6 @@ def _wrong_keyword(
     got = Described(f"{name}={short_repr(value)}")
     advice = did_you_mean(name, [*taken, *places]) or f"Pass only {', '.join(taken)}"
     return error_text(f"{subject}: a keyword", "be the name of an argument", got, advice, anchor)
-
-
-_C = TypeVar("_C", bound=type)
-
-
-def named_alone(cls: _C) -> _C:
-    """Decorate an internal base class: errors of Python show its methods without the class, which users do not know."""
-    for name, value in vars(cls).items():
-        function = value
-        while inspect.isfunction(function):
-            function.__qualname__ = name
-            function = getattr(function, "__wrapped__", None)
-    return cls
 
 
 def settings_of_loss_scale(subject: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from mpls.errors import (
 )
 from mpls.formats.state_dicts import WEIGHTS
 from mpls.formats.validity import ANCHOR
+from mpls.upstream.keras_packages import track_in_keras_graph
 from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
 
@@ -157,6 +158,7 @@ class Stateful(_Base):
             aggregation=tf.compat.v1.VariableAggregation.NONE,
         )
         weights[name] = variable
+        track_in_keras_graph(variable)
         restore_awaited(self, name, variable)
         return variable
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mpls.core.counters import OverflowReport, StepRecord, load_with_counts, with_counts
 from mpls.core.dynamic import NOT_CONFIGURED, DynamicLossScale, SettingMembers, growth_steps_for_files
-from mpls.core.loss_scale import begin_step, is_dynamic, never_skips
+from mpls.core.loss_scale import is_dynamic, never_skips
 from mpls.core.state_checks import (
     SavedObject,
     examine,
@@ -18,7 +18,7 @@ from mpls.core.state_checks import (
     require_valid_state,
     warn_of_missing_scale,
 )
-from mpls.core.step_options import ReadOnly, StepOptions, explained_arguments, named_alone, read_only
+from mpls.core.step_options import ReadOnly, StepOptions, explained_arguments, read_only
 from mpls.core.weights import in_graph_of, require_used_here
 from mpls.errors import ArgumentTypeError, CallOrderError, MissingAttributeError
 from mpls.formats.families import Family
@@ -40,7 +40,6 @@ def _option(name: str, doc: str) -> ReadOnly:
     return read_only(name, lambda owner: getattr(owner._options, name), doc)
 
 
-@named_alone
 class Counted:
     """Mixin for optimizers: properties that show their counters, and methods that look at them."""
 
@@ -146,7 +145,6 @@ class Counted:
 
     def _noted_loss(self, loss: Any) -> Any:
         """Return the loss; with `max_consecutive_skips`, also record it for the report."""
-        begin_step(self._loss_scale)
         if self._record is None or self._options.max_consecutive_skips is None:
             return loss
         return self._record.losses.noted(loss)
@@ -185,7 +183,6 @@ def record_of(optimizer: Any) -> StepRecord | None:
     return optimizer._record if isinstance(optimizer, Counted) else None
 
 
-@named_alone
 class Restorable(SettingMembers):
     """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
 

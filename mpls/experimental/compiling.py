@@ -16,8 +16,6 @@ from mpls.patches import Layer, Target, WhileNeeded
 from mpls.upstream import table
 from mpls.upstream.keras_packages import compile_hooks, loaded_keras, loaded_tf_keras
 
-__all__ = ["patch_compile", "restore_compile"]
-
 
 def patch_compile(policy: Any, policy_class: type) -> None:
     """Patch `compile` of each Keras that is loaded, so that it wraps with the loss scale of the model's policy.

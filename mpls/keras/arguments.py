@@ -11,12 +11,11 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale, checked_settings, current_settings, is_auto, require_effect
 from mpls.core.loss_scale import FixedLossScale, is_dynamic, is_fixed, is_loss_scale, never_skips
-from mpls.core.numbers import require_usable, to_bool, to_float, to_int
+from mpls.core.numbers import to_bool, to_int, to_usable
 from mpls.errors import (
     FRAMEWORKS,
     ArgumentTypeError,
     ArgumentValueError,
-    MissingAttributeError,
     MplsWarning,
     TensorArgumentError,
     error_text,
@@ -94,7 +93,7 @@ def _checked_scale(initial_scale: Any, is_dynamic: bool) -> float | str:
         raise ArgumentValueError(error_text(subject, constraint, initial_scale, advice, "fixed-scales"))
     if initial_scale is None:
         return DEFAULT_INITIAL_SCALE
-    return require_usable(to_float(initial_scale, subject), subject, initial_scale, is_fixed=not is_dynamic)
+    return to_usable(initial_scale, subject, is_fixed=not is_dynamic)
 
 
 def _of_kind(extras: dict[str, Any], is_dynamic: bool) -> dict[str, Any]:
@@ -154,10 +153,7 @@ def translate_loss_scale(loss_scale: Any, subject: str) -> dict[str, Any]:
     if isinstance(loss_scale, str) and loss_scale == "dynamic":
         return {}
     if is_number(loss_scale):
-        return {
-            "dynamic": False,
-            "initial_scale": require_usable(to_float(loss_scale, subject), subject, loss_scale, is_fixed=True),
-        }
+        return {"dynamic": False, "initial_scale": to_usable(loss_scale, subject, is_fixed=True)}
     if is_fixed(loss_scale):
         value = fixed_value_of(loss_scale)
         return {"dynamic": False, "initial_scale": value, **settings_beyond_originals(loss_scale)}
@@ -199,22 +195,12 @@ def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:
 
     Raises:
         ValueError: it has no counterpart.
+        TypeError: it is a loss scale of a user's own class.
     """
     if "loss_scale" not in settings:
         return settings
-    loss_scale = settings["loss_scale"]
-    if not is_fixed(loss_scale) and not is_dynamic(loss_scale):
-        raise ArgumentValueError(
-            error_text(
-                f"{subject}: loss_scale",
-                "be a FixedLossScale or a DynamicLossScale",
-                loss_scale,
-                "Create the optimizer with mpls.v1, which takes loss scales of your own",
-                "configs",
-            )
-        )
     rest = {key: value for key, value in settings.items() if key != "loss_scale"}
-    return {**rest, **translate_loss_scale(loss_scale, subject)}
+    return {**rest, **translate_loss_scale(settings["loss_scale"], subject)}
 
 
 def is_translatable(loss_scale: Any) -> bool:
@@ -222,24 +208,6 @@ def is_translatable(loss_scale: Any) -> bool:
     if type(loss_scale).__module__.partition(".")[0] not in ("mpls", "tensorflow"):
         return False
     return is_fixed(loss_scale) or (is_dynamic(loss_scale) and loss_scale.multiplier == 2)
-
-
-def initial_scale_of(loss_scale: Any) -> float:
-    """Return the initial value of a loss scale.
-
-    Raises:
-        AttributeError: it is of a user's own class, which need not know.
-    """
-    if is_dynamic(loss_scale):
-        return float(loss_scale.initial_loss_scale)
-    if is_fixed(loss_scale):
-        return float(fixed_value_of(loss_scale))
-    raise MissingAttributeError(f"A LossScaleOptimizer with a {type(loss_scale).__name__} has no initial_scale")
-
-
-def growth_steps_of(loss_scale: Any) -> int | None:
-    """Return how many consecutive finite steps it takes for a loss scale to grow; None unless it is dynamic."""
-    return int(loss_scale.increment_period) if is_dynamic(loss_scale) else None
 
 
 def as_loss_scale(value: Any) -> Any:
@@ -251,7 +219,7 @@ def as_loss_scale(value: Any) -> Any:
     """
     subject = "LossScaleOptimizer: _loss_scale"
     if is_number(value):
-        return FixedLossScale._unbounded(require_usable(to_float(value, subject), subject, value, is_fixed=True))
+        return FixedLossScale._unbounded(to_usable(value, subject, is_fixed=True))
     if callable(value) and callable(getattr(value, "update", None)) and not isinstance(value, type):
         return value
     raise ArgumentTypeError(

@@ -12,15 +12,6 @@ from mpls.errors import ArgumentTypeError, error_text
 from mpls.keras.family_members import FamilyMembers
 from mpls.upstream.keras_packages import native_keras_wrappers
 
-__all__ = [
-    "LossScaleOptimizerMeta",
-    "called_class",
-    "concrete_class",
-    "is_being_constructed",
-    "is_own",
-    "public_class",
-]
-
 # By whether it is the experimental one.
 _public_classes: dict[bool, Any] = {}
 

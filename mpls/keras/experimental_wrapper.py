@@ -12,7 +12,7 @@ from mpls.core.dynamic import DynamicLossScale
 from mpls.core.loss_scale import LossScale
 from mpls.core.numbers import to_bool
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, explained_arguments, settings_of_loss_scale
-from mpls.errors import ArgumentValueError, MplsDeprecationWarning, advise_user, error_text, without_deprecations
+from mpls.errors import MplsDeprecationWarning, advise_user, without_deprecations
 from mpls.formats.wrapper_state import OLD_NAMES, SCALE_OPTIONS, SETTINGS, STEP_OPTIONS
 from mpls.keras.adapters import decided
 from mpls.keras.arguments import check_settings, is_translatable, may_skip, translate_loss_scale, translated
@@ -96,7 +96,8 @@ class LossScaleOptimizer(PublicWrapper):
         values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         steps: dict[str, Any] = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
         if releases.current().has_loss_scale_objects:
-            given = _object(given)
+            if not isinstance(given, str) or given != "dynamic":
+                given = identifiers.get_required(given, f"{_SUBJECT}: loss_scale")
             if loss_scales.never_skips(given):
                 steps = _for_fixed(steps)
             options = _options(steps, optimizer, given)
@@ -164,7 +165,7 @@ LossScaleOptimizer.__module__ = "mpls.experimental"
 def _options(given: dict[str, Any], optimizer: Any, loss_scale: Any) -> StepOptions:
     enabled = decided(given.get("enabled", True), optimizer, _SUBJECT)
     skips = not loss_scales.never_skips(loss_scale)
-    return checked_options(_SUBJECT, **{**given, "enabled": enabled}, skips=skips)
+    return checked_options(_SUBJECT, {**given, "enabled": enabled}, skips=skips)
 
 
 def _for_fixed(steps: dict[str, Any]) -> dict[str, Any]:
@@ -175,24 +176,6 @@ def _for_fixed(steps: dict[str, Any]) -> dict[str, Any]:
     if steps["skip_counts_step"] is not None:
         to_bool(steps["skip_counts_step"], f"{_SUBJECT}: skip_counts_step", "counted-steps")
     return {**steps, "skip_counts_step": None}
-
-
-def _object(loss_scale: Any) -> Any:
-    """Return the loss scale for an argument of TF 2.0 to 2.3; `'dynamic'` is returned unchanged."""
-    if isinstance(loss_scale, str) and loss_scale == "dynamic":
-        return loss_scale
-    found = identifiers.get(loss_scale, f"{_SUBJECT}: loss_scale")
-    if found is None:
-        raise ArgumentValueError(
-            error_text(
-                f"{_SUBJECT}: loss_scale",
-                "be 'dynamic', a number or a LossScale",
-                None,
-                "Pass 'dynamic', or use the optimizer unwrapped",
-                "loss-scale-arguments",
-            )
-        )
-    return found
 
 
 def _loss_scale_of(settings: dict[str, Any]) -> Any:

@@ -9,19 +9,17 @@ from typing import Any, ClassVar, TypeVar, cast, overload
 from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord
 from mpls.core.dynamic import DynamicLossScale
-from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic
+from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic, is_fixed
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.step import StepHooks, scaled_step
-from mpls.core.step_options import ReadOnly, StepOptions, named_alone, read_only
+from mpls.core.step_options import ReadOnly, StepOptions, read_only
 from mpls.core.wrapper_members import Counted, Restorable
-from mpls.errors import ArgumentValueError, error_text
+from mpls.errors import ArgumentValueError, MissingAttributeError, error_text
 from mpls.formats.wrapper_state import CURRENT_SCALE
-from mpls.keras.arguments import growth_steps_of, initial_scale_of
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls, first_of
 from mpls.keras.strategies import require_supported_strategy
 from mpls.upstream import table
-
-__all__ = ["CallableList", "FamilyMembers", "delegated", "missing_members"]
+from mpls.upstream.tensorflow import fixed_value_of
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -95,7 +93,6 @@ def missing_members(cls: type) -> set[str]:
     return {name for name, value in found.items() if isinstance(value, _FamilyMethod)}
 
 
-@named_alone
 class FamilyMembers(Counted, Restorable):
     """Methods and properties of wrappers."""
 
@@ -121,49 +118,25 @@ class FamilyMembers(Counted, Restorable):
 
     # What the constructor of the public class asks of a family.
 
-    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
-        raise NotImplementedError
-
-    def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
-        raise NotImplementedError
+    _init_family: Callable[[Any, str | None, StepOptions], None]
+    # Of the initial scale, the growth steps, None for a fixed scale, and other settings.
+    _make_loss_scale: Callable[[Any, int | None, dict[str, Any]], LossScale]
+    _track_record: Callable[[], None]
+    _held: Callable[[Any], Any]
+    _shared: Callable[[Any], Any]
+    _track_inner: Callable[[], None]
+    _track_loss_scale: Callable[[], None]
 
     def _make_record(self, options: StepOptions) -> StepRecord:
-        raise NotImplementedError
-
-    def _track_record(self) -> None:
-        raise NotImplementedError
-
-    def _held(self, loss_scale: Any) -> Any:
-        raise NotImplementedError
-
-    def _shared(self, other: Any) -> Any:
-        raise NotImplementedError
-
-    def _make_step_scale(self, loss_scale: Any) -> StepScale:
-        raise NotImplementedError
-
-    def _track_inner(self) -> None:
-        raise NotImplementedError
-
-    def _track_loss_scale(self) -> None:
-        raise NotImplementedError
+        return StepRecord(options)
 
     # What shared methods ask of a family.
 
-    def _scale(self, loss: Any) -> Any:
-        raise NotImplementedError
-
-    def _unscale(self, grads: list[Any]) -> list[Any]:
-        raise NotImplementedError
-
-    def _set_iterations(self, value: Any) -> None:
-        raise NotImplementedError
-
-    def _family_config(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _family_config_of_old(self) -> dict[str, Any]:
-        raise NotImplementedError
+    _scale: Callable[[Any], Any]
+    _unscale: Callable[[list[Any]], list[Any]]
+    _set_iterations: Callable[[Any], None]
+    _family_config: Callable[[], dict[str, Any]]
+    _family_config_of_old: Callable[[], dict[str, Any]]
 
     # Scaling.
 
@@ -389,12 +362,18 @@ class FamilyMembers(Counted, Restorable):
     @property
     def initial_scale(self) -> float:
         """The loss scale at the start, a Python float."""
-        return initial_scale_of(self._loss_scale)
+        loss_scale = self._loss_scale
+        if is_dynamic(loss_scale):
+            return float(loss_scale.initial_loss_scale)
+        if is_fixed(loss_scale):
+            return float(fixed_value_of(loss_scale))
+        # A class of the user's own need not know.
+        raise MissingAttributeError(f"A LossScaleOptimizer with a {type(loss_scale).__name__} has no initial_scale")
 
     @property
     def dynamic_growth_steps(self) -> int | None:
         """Number of finite steps in a row after which the scale doubles, a Python int; None for a fixed scale."""
-        return growth_steps_of(self._loss_scale)
+        return int(self._loss_scale.increment_period) if self.dynamic else None
 
     @property
     def iterations(self) -> Any:
@@ -453,3 +432,13 @@ class FamilyMembers(Counted, Restorable):
     learning_rate_power: Any
     l1_regularization_strength: Any
     l2_regularization_strength: Any
+
+
+def passed_on(name: str) -> Any:
+    """Return the method of this name for a family where it is that of the wrapped optimizer."""
+
+    @functools.wraps(getattr(FamilyMembers, name))
+    def call(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(wrapper._optimizer, name)(*args, **kwargs)
+
+    return call

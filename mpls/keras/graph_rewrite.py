@@ -11,8 +11,6 @@ from mpls.keras.arguments import translate_loss_scale
 from mpls.keras.experimental_wrapper import LossScaleOptimizer as Experimental
 from mpls.keras.optimizer import LossScaleOptimizer
 
-__all__ = ["is_wrappable", "is_wrapper", "wrap"]
-
 is_wrappable = is_keras_optimizer
 
 

@@ -11,10 +11,10 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.savers import hook_user_savers
-from mpls.core.step_options import named_alone
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BASE_OPTIMIZER
 from mpls.keras.calls import drop_missing_gradients
+from mpls.keras.family_members import passed_on
 from mpls.keras.strategies import as_pairs, own_aggregation, require_replica_context, require_supported_strategy
 from mpls.keras.tf_keras_family import TfKerasMembers, TfKerasStep, scope_of_weights
 from mpls.upstream import table
@@ -26,7 +26,6 @@ from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track
 _Native: Any = native_tf_keras_wrapper(over_new=False)
 
 
-@named_alone
 class LegacyAdapter(TfKerasMembers, _Native):
     """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
 
@@ -166,23 +165,12 @@ class LegacyAdapter(TfKerasMembers, _Native):
         variables: list[Any] = self._optimizer.variables()
         return variables
 
-    def get_weights(self) -> list[Any]:
-        values: list[Any] = self._optimizer.get_weights()
-        return values
-
-    def set_weights(self, weights: list[Any]) -> None:
-        self._optimizer.set_weights(weights)
-
-    def get_slot_names(self) -> list[str]:
-        names: list[str] = self._optimizer.get_slot_names()
-        return names
-
-    def get_slot(self, var: Any, slot_name: str) -> Any:
-        return self._optimizer.get_slot(var, slot_name)
-
-    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros", *, shape: Any = None) -> Any:
-        # Optimizers of users that override it need not take a shape.
-        return self._optimizer.add_slot(var, slot_name, initializer, **({} if shape is None else {"shape": shape}))
+    get_weights: Any = passed_on("get_weights")
+    set_weights: Any = passed_on("set_weights")
+    get_slot_names: Any = passed_on("get_slot_names")
+    get_slot: Any = passed_on("get_slot")
+    # Optimizers of users that override it need not take a shape.
+    add_slot: Any = passed_on("add_slot")
 
     def add_weight(
         self,
@@ -194,20 +182,7 @@ class LegacyAdapter(TfKerasMembers, _Native):
         synchronization: Any = tf.VariableSynchronization.AUTO,
         aggregation: Any = tf.VariableAggregation.NONE,
     ) -> Any:
-        """Add a variable to the wrapped optimizer, which checkpoints hold too.
-
-        Args:
-            name: the variable's name.
-            shape: its shape.
-            dtype: its dtype; by default float32.
-            initializer: the name of a Keras initializer, or one.
-            trainable: whether it is trainable; by default it is, unless it is synchronized on read.
-            synchronization: when replicas synchronize it.
-            aggregation: how the values of replicas are combined.
-
-        Returns:
-            The variable.
-        """
+        """`add_weight` of the wrapped optimizer: add a variable to it, which checkpoints hold too."""
         return self._optimizer.add_weight(name, shape, dtype, initializer, trainable, synchronization, aggregation)
 
     def _create_all_weights(self, var_list: Any) -> None:

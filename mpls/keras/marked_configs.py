@@ -64,24 +64,6 @@ from mpls.upstream import table
 from mpls.upstream.keras_packages import config_writers, h5_config_writers, h5_variable_writers, loaded_tf_keras
 from mpls.upstream.table import Private
 
-__all__ = [
-    "Caller",
-    "MarkedConfig",
-    "checked_options_of",
-    "checked_state",
-    "config_for_caller",
-    "is_marked",
-    "reading_all_as_ours",
-    "reads_as_dynamic",
-    "recognise_own_files",
-    "recognise_while_installed",
-    "set_state",
-    "who_calls",
-    "with_fixed_scale",
-    "without_state",
-    "wrapped_optimizer_follows",
-]
-
 # Who asks: Keras, which writes files by the calls that users make too, or a user.
 
 _KERASES = ("keras", "tf_keras")

@@ -9,12 +9,12 @@ import tf_keras
 
 from mpls.core.autograph import as_written
 from mpls.core.gradients import as_variables
-from mpls.core.step_options import StepOptions, named_alone
+from mpls.core.step_options import StepOptions
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import WRAPPER_V3
 from mpls.keras.arguments import warn_of_ignored_rule
 from mpls.keras.calls import drop_missing_gradients, some_pairs
-from mpls.keras.family_members import delegated
+from mpls.keras.family_members import delegated, passed_on
 from mpls.keras.marked_configs import wrapped_optimizer_follows
 from mpls.keras.strategies import (
     as_pairs,
@@ -32,7 +32,6 @@ from mpls.upstream.optimizers import runs_with_dtensor
 _Native: Any = native_tf_keras_wrapper(over_new=True)
 
 
-@named_alone
 class NewAdapter(TfKerasMembers, _Native):
     """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
 
@@ -122,13 +121,17 @@ class NewAdapter(TfKerasMembers, _Native):
             return as_pairs(own(self, pairs), pairs), False
         aggregate = self._optimizer.aggregate_gradients
         is_keras = getattr(aggregate, "__func__", None) is tf_keras.optimizers.Optimizer.aggregate_gradients
-        return as_pairs(aggregate(pairs), pairs, "aggregate_gradients"), is_keras
+        return as_pairs(aggregate(pairs), pairs), is_keras
 
     def _apply_gradients(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
-    def aggregate_gradients(self, grads_and_vars: Any) -> Any:
-        return self._optimizer.aggregate_gradients(grads_and_vars)
+    aggregate_gradients: Any = passed_on("aggregate_gradients")
+    exclude_from_weight_decay: Any = passed_on("exclude_from_weight_decay")
+    finalize_variable_values: Any = passed_on("finalize_variable_values")
+    set_weights: Any = passed_on("set_weights")
+    # Contents of .keras files. The native wrapper fails on files of models that were never trained.
+    save_own_variables: Any = passed_on("save_own_variables")
 
     def build(self, var_list: Any) -> None:
         variables = list(var_list)
@@ -136,61 +139,22 @@ class NewAdapter(TfKerasMembers, _Native):
             self._optimizer.build(variables)
             self._create_own_weights(variables)
 
-    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        self._optimizer.exclude_from_weight_decay(var_list, var_names)
-
     def update_step(self, gradient: Any, variable: Any) -> Any:
-        """Update a variable by the rule of the wrapped optimizer, without loss scaling.
-
-        Args:
-            gradient: the unscaled gradient.
-            variable: the variable, one that the optimizer is built with.
-
-        Returns:
-            What the wrapped optimizer returns.
-        """
+        """`update_step` of the wrapped optimizer: update a variable by its rule, without loss scaling."""
         return self._optimizer.update_step(gradient, variable)
 
     def add_variable(self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None) -> Any:
-        """Add a variable to the wrapped optimizer, which checkpoints and files hold too.
-
-        Args:
-            shape: its shape.
-            dtype: its dtype; by default that of `tf_keras.backend.floatx()`.
-            initializer: the name of a Keras initializer, or one.
-            name: its name.
-
-        Returns:
-            The variable.
-        """
+        """`add_variable` of the wrapped optimizer: add a variable to it, which checkpoints and files hold too."""
         return self._optimizer.add_variable(shape, dtype, initializer, name)
 
     def add_variable_from_reference(
         self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
     ) -> Any:
-        """Add a variable to the wrapped optimizer that belongs to a variable of the model.
-
-        Args:
-            model_variable: the variable of the model.
-            variable_name: the first part of its name.
-            shape: its shape; by default that of `model_variable`.
-            initial_value: its value; by default zeros.
-
-        Returns:
-            The variable.
-        """
+        """`add_variable_from_reference` of the wrapped optimizer: add one that belongs to a variable of the model."""
         return self._optimizer.add_variable_from_reference(model_variable, variable_name, shape, initial_value)
 
     def get_weights(self) -> list[Any]:
         return [variable.numpy() for variable in self._optimizer.variables]
-
-    def set_weights(self, weights: list[Any]) -> None:
-        self._optimizer.set_weights(weights)
-
-    # Contents of .keras files. The native wrapper fails on files of models that were never trained.
-
-    def save_own_variables(self, store: Any) -> None:
-        self._optimizer.save_own_variables(store)
 
     def load_own_variables(self, store: Any) -> None:
         if not wrapped_optimizer_follows.is_raised:
@@ -209,6 +173,3 @@ class NewAdapter(TfKerasMembers, _Native):
 
     use_ema: Any = delegated("use_ema", "Whether the weights are averaged.")
     ema_momentum: Any = delegated("ema_momentum", "The momentum of that average, a float.")
-
-    def finalize_variable_values(self, var_list: Any) -> None:
-        self._optimizer.finalize_variable_values(var_list)

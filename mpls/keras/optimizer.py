@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, SupportsInt, Type
 
 import tensorflow as tf
 
-from mpls.core import releases
+from mpls.core import identifiers, releases
 from mpls.core.counters import Stuck
-from mpls.core.loss_scale import never_skips
+from mpls.core.loss_scale import StepScale, never_skips
 from mpls.core.step_options import NO_OPTIONS, StepOptions, checked_options, explained_arguments, without_idle
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
-from mpls.formats.wrapper_state import SCALE_OPTIONS, SETTINGS
+from mpls.formats.wrapper_state import LOSS_SCALE, SCALE_OPTIONS, SETTINGS, STEP_OPTIONS
 from mpls.keras.adapters import adapter_for, decided
 from mpls.keras.arguments import (
     as_loss_scale,
@@ -26,7 +26,7 @@ from mpls.keras.arguments import (
 )
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function, noted_method
 from mpls.keras.classes import LossScaleOptimizerMeta, called_class, concrete_class, is_being_constructed, is_own
-from mpls.keras.configs import config_of_old, deserialize_inner, read_config, refuse_unknown_keys
+from mpls.keras.configs import deserialize_inner, read_config, refuse_unknown_keys
 from mpls.keras.family_members import FamilyMembers, missing_members
 from mpls.keras.marked_configs import (
     checked_options_of,
@@ -165,7 +165,8 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
             _check_sharing(share_scale_with, adapter, {**dict(zip(SETTINGS, of_scale, strict=True)), **others})
             skips = not never_skips(share_scale_with._loss_scale)
         steps = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        options = checked_options("LossScaleOptimizer", *steps, decided(enabled, inner_optimizer), skips=skips)
+        given = dict(zip(STEP_OPTIONS, (*steps, decided(enabled, inner_optimizer)), strict=True))
+        options = checked_options("LossScaleOptimizer", given, skips=skips)
         self._wrap(inner_optimizer, adapter, name, options)
         other = share_scale_with
         self._begin_with(self._make_loss_scale(*settings) if other is None else self._scale_shared_with(other))
@@ -211,7 +212,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
         loss_scale = self._shared(other)
         for wrapper in (self, other):
             if wrapper._step_scale is None:
-                vars(wrapper)["_step_scale"] = wrapper._make_step_scale(loss_scale)
+                vars(wrapper)["_step_scale"] = StepScale(loss_scale)
         return loss_scale
 
     def _begin_with(self, loss_scale: Any) -> None:
@@ -297,7 +298,8 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
         """
         # Write the newer format into files where it can express the loss scale: later releases read it too.
         if self._shows_loss_scale_object and not (who_calls(self).is_keras and is_translatable(self._loss_scale)):
-            return config_for_caller(self, config_of_old(self), self._options.changed())
+            config = {**self._family_config_of_old(), LOSS_SCALE: identifiers.serialize(self._loss_scale)}
+            return config_for_caller(self, config, self._options.changed())
         config = {
             **self._family_config(),
             "initial_scale": self.initial_scale,

@@ -8,13 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import (
-    ArgumentValueError,
-    ReplicaContextError,
-    UnsupportedGraphError,
-    UnsupportedStrategyError,
-    error_text,
-)
+from mpls.errors import ReplicaContextError, UnsupportedGraphError, UnsupportedStrategyError
 from mpls.upstream.keras_packages import is_dtensor_strategy_set
 from mpls.upstream.tensorflow import graph_key
 
@@ -124,28 +118,17 @@ def own_aggregation(wrapper: Any, adapter: Any) -> Any:
     return own if is_own else None
 
 
-def as_pairs(aggregated: Any, pairs: _Pairs, method: str = _METHOD) -> _Pairs:
+def as_pairs(aggregated: Any, pairs: _Pairs) -> _Pairs:
     """Return pairs of gradient and variable; up to TF 2.3, users' methods returned only the gradients.
 
     Args:
         aggregated: what the method returned.
         pairs: what it was given.
-        method: its name, for the error.
 
     Raises:
-        ValueError: it has returned gradients, and not as many as it was given.
+        ValueError: it has returned gradients, and not as many as it was given; of `zip`.
     """
     results = list(aggregated)
     if all(isinstance(each, tuple | list) and len(each) == 2 for each in results):
         return results
-    if len(results) != len(pairs):
-        raise ArgumentValueError(
-            error_text(
-                f"LossScaleOptimizer: what {method}() returns",
-                f"be pairs, or the gradients of all {len(pairs)} variables",
-                len(results),
-                "Return list(zip(grads, variables))",
-                "all-reduce",
-            )
-        )
     return [(grad, variable) for grad, (_, variable) in zip(results, pairs, strict=True)]

@@ -11,15 +11,13 @@ from typing import Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
-from mpls.core.counters import Overflows, StepRecord
 from mpls.core.dynamic import DynamicLossScale
 from mpls.core.gradients import scale_loss, unscale_gradients
-from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, is_dynamic, is_loss_scale, never_skips
+from mpls.core.loss_scale import FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.replicas import in_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.state_checks import check_when_attached
-from mpls.core.step_options import StepOptions, named_alone
-from mpls.core.weights import Stateful
+from mpls.core.step_options import StepOptions
 from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
 from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
@@ -31,39 +29,6 @@ from mpls.upstream.tensorflow import graph_key, weights_of
 from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track
 
 
-class _GraphTracked(Stateful):
-    """Mixin for objects whose variables the session of tf_keras' v1 graph mode is to initialize."""
-
-    def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
-        variable = super()._add_weight(name, initial_value, dtype)
-        track_in_keras_graph(variable)
-        return variable
-
-
-class _GraphTrackedLossScale(_GraphTracked, DynamicLossScale):
-    """A `DynamicLossScale` for optimizers of tf_keras."""
-
-
-class _GraphTrackedStepScale(_GraphTracked, StepScale):
-    """A `StepScale` for optimizers of tf_keras."""
-
-
-class _GraphTrackedRecord(_GraphTracked, StepRecord):
-    """A `StepRecord` for optimizers of tf_keras."""
-
-    def _make_overflows(self) -> Overflows:
-        return _GraphTrackedOverflows()
-
-
-class _GraphTrackedOverflows(_GraphTracked, Overflows):
-    """`Overflows` for optimizers of tf_keras."""
-
-
-# Programs log the class name.
-_GraphTrackedLossScale.__name__ = DynamicLossScale.__name__
-
-
-@named_alone
 class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     """State, configs, and how checkpoints see the wrapper."""
 
@@ -86,14 +51,11 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
             return FixedLossScale._unbounded(initial_scale, **settings)
-        return _GraphTrackedLossScale(initial_scale, growth_steps, 2.0, **settings)
+        return DynamicLossScale(initial_scale, growth_steps, 2.0, **settings)
 
     @staticmethod
     def _global_policy() -> Any:
         return tf_keras.mixed_precision.global_policy()
-
-    def _make_record(self, options: StepOptions) -> StepRecord:
-        return _GraphTrackedRecord(options)
 
     def _track_record(self) -> None:
         track(self._optimizer, self._record, STEP_RECORD, overwrite=True)
@@ -108,10 +70,6 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     @staticmethod
     def _shared(other: Any) -> Any:
         return other._loss_scale
-
-    @staticmethod
-    def _make_step_scale(loss_scale: Any) -> StepScale:
-        return _GraphTrackedStepScale(loss_scale)
 
     def _track_inner(self) -> None:
         # Checkpoints hold the wrapped optimizer in the wrapper's place, with the loss scale as one of its parts.

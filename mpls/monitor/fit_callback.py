@@ -7,13 +7,13 @@ from typing import Any, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.numbers import to_bool
+from mpls.core.numbers import to_bool, to_whole
 from mpls.core.step_options import explained_arguments
 from mpls.core.weights import read_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS
-from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, checked_every, reading
+from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, reading
 from mpls.upstream.keras_packages import CallbackOfAnyKeras, callbacks_before, keras_graph_session
 
 _SUBJECT = "LossScaleCallback"
@@ -79,7 +79,7 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             raise ArgumentTypeError(error_text(f"{_SUBJECT}: name", "be a string", name, 'name="generator"', ANCHOR))
         self.name = name
         self._has_told_of_order = False
-        self._every = checked_every(every, _SUBJECT)
+        self._every = to_whole(every, f"{_SUBJECT}: every", "every=100", ANCHOR, least=1)
         self._has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
         self._readings: Readings | None = None
         self._messages: ScaleMessages | None = None

@@ -14,10 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale, current_settings
-from mpls.core.numbers import to_int
 from mpls.core.weights import read_values
 from mpls.core.wrapper_members import Counted, record_of
-from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
+from mpls.errors import ArgumentTypeError, error_text
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS, STATE_OF_KERAS_3
 from mpls.upstream.keras_packages import native_keras_wrappers
@@ -99,20 +98,6 @@ class Readings:
                 self.build()
             values = read_values(self._built or {}, session)
         return {name: float(value) if name == SCALE else int(value) for name, value in values.items()}
-
-
-def checked_every(value: Any, subject: str) -> int:
-    """Return how often to read, a whole number of at least 1.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is below 1, or no whole number.
-    """
-    every = to_int(value, f"{subject}: every")
-    if isinstance(value, bool) or every < 1 or every != value:
-        constraint = "be a whole number of at least 1"
-        raise ArgumentValueError(error_text(f"{subject}: every", constraint, value, "every=100", ANCHOR))
-    return every
 
 
 def _scales(optimizer: Any) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.numbers import to_bool
+from mpls.core.numbers import to_bool, to_whole
 from mpls.core.step_options import explained_arguments
 from mpls.core.weights import read_values
 from mpls.formats.training_history import LOSS, SCALE, STEP
 from mpls.formats.wrapper_state import COUNTS
-from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, checked_every, reading
+from mpls.monitor.scale_readings import ANCHOR, KeepsHistory, Readings, ScaleMessages, reading
 from mpls.monitor.summaries import tag_of
 
 _SUBJECT = "LossScaleHook"
@@ -80,7 +80,7 @@ class LossScaleHook(KeepsHistory, _Base):
         super().__init__()
         advice = 'LossScaleHook(mpls.v1.MixedPrecisionLossScaleOptimizer(opt, "dynamic"))'
         self._readings = Readings(optimizer, f"{_SUBJECT}: optimizer", advice)
-        self._every = checked_every(every, _SUBJECT)
+        self._every = to_whole(every, f"{_SUBJECT}: every", "every=100", ANCHOR, least=1)
         has_messages = to_bool(messages, f"{_SUBJECT}: messages", ANCHOR)
         self._messages = ScaleMessages(self._readings.shrinking_factor, self._readings.floor) if has_messages else None
         self._history: list[dict[str, Any]] = []

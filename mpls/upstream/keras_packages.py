@@ -164,6 +164,8 @@ def native_tf_keras_wrapper(*, over_new: bool) -> Any:
 
 def track_in_keras_graph(variable: Any) -> None:
     """Have the session of tf_keras' v1 graph mode initialize a variable; nothing to do in eager mode."""
+    if tf.executing_eagerly() or loaded_tf_keras() is None:
+        return
     track_variable = table.TRACK_VARIABLE.load()
     if track_variable is not None:
         track_variable(variable)

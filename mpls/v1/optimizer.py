@@ -14,17 +14,17 @@ from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord, Stuck
 from mpls.core.fast import group
 from mpls.core.gradients import as_variables, unscale_gradients
-from mpls.core.identifiers import get
+from mpls.core.identifiers import get_required
 from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes_nothing, is_known_unread, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.state_checks import check_when_attached, is_bare
 from mpls.core.step import scaled_step
-from mpls.core.step_options import checked_options, explained_arguments, named_alone, settings_of_loss_scale
+from mpls.core.step_options import checked_options, explained_arguments, settings_of_loss_scale
 from mpls.core.wrapper_members import Counted, RestorableWithSlots
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
-from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE
+from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE, STEP_OPTIONS
 from mpls.upstream.optimizers import add_slots, inner_of, powers_of, set_inner, uses_locking
 from mpls.upstream.tensorflow import id_of_variable, native_v1_class
 from mpls.upstream.trackables import awaited_parts_of, part_of, parts_of, track
@@ -42,7 +42,6 @@ else:
     _Base = object
 
 
-@named_alone
 class WrapperMembers(_Base):
     """Members of the wrappers of v1 and contrib: `minimize` as it is documented, and the slots of what they wrap."""
 
@@ -185,18 +184,10 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         enabled: bool = True,
     ) -> None:
         _require_optimizer(opt, _SUBJECT)
-        scale = _checked_loss_scale(loss_scale, _SUBJECT)
-        options = checked_options(
-            _SUBJECT,
-            count_steps,
-            skip_counts_step,
-            track_overflows,
-            max_consecutive_skips,
-            on_give_up,
-            check_unscaled,
-            enabled,
-            skips=not never_skips(scale),
-        )
+        scale = get_required(loss_scale, f"{_SUBJECT}: loss_scale")
+        values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+        given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
+        options = checked_options(_SUBJECT, given, skips=not never_skips(scale))
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
         self._loss_scale = scale
@@ -410,22 +401,6 @@ def _require_optimizer(opt: Any, subject: str) -> None:
     )
     raise ArgumentValueError(
         error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
-    )
-
-
-def _checked_loss_scale(loss_scale: Any, subject: str) -> LossScale:
-    """Return the loss scale that an argument stands for; None stands for none, and is refused."""
-    scale = get(loss_scale, f"{subject}: loss_scale")
-    if scale is not None:
-        return scale
-    raise ArgumentValueError(
-        error_text(
-            f"{subject}: loss_scale",
-            "be 'dynamic', a number or a LossScale",
-            None,
-            "Pass 'dynamic', or use the optimizer unwrapped",
-            "loss-scale-arguments",
-        )
     )
 
 

@@ -172,9 +172,3 @@ class KeywordTest(unittest.TestCase):
                 make().configure(**{wrong: 4})
             self.assertRegex(str(caught.exception), "^configure: ")
             self.assertIn(right, str(caught.exception))
-
-    @parameterized.expand(KERAS_FAMILIES)
-    def test_pythons_own_errors_name_no_class_that_users_do_not_know(self, family: str) -> None:
-        for name in ("apply_gradients", "get_scaled_loss", "get_unscaled_gradients", "set_scale", "load_state_dict"):
-            with self.assertRaisesRegex(TypeError, rf"^{name}\(\) missing"):
-                getattr(wrapper_of(family)(), name)()

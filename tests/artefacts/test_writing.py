@@ -27,7 +27,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
-from mpls.keras.files import replacing
+from mpls.keras.files import saving
 from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
@@ -401,7 +401,7 @@ class AtomicSavingTest(TemporaryFolderTestCase):
     @pytest.mark.matrix
     def test_folders_where_the_system_cannot_exchange_them(self) -> None:
         path = self.folder / "model"
-        with mock.patch.object(replacing, "exchange_paths", return_value=False):
+        with mock.patch.object(saving, "exchange_paths", return_value=False):
             for steps in (1, 2):
                 mpls.keras.save_model(trained_model("new", steps=steps), path)
                 self.assertEqual(os.listdir(self.folder), ["model"])

@@ -149,12 +149,12 @@ def _are_dense(grads: list[Any]) -> Any:
 
 
 def _on_the_first_replica() -> list[Patch]:
-    def all_replicas_finite(grads: Any, are_finite: Any) -> Any:
+    def agree(vote: Any, grads: Any) -> Any:
         strategy = tf.distribute.get_strategy()
         grads = [grad for grad in tf.nest.flatten(grads) if grad is not None]
-        return are_finite([strategy.experimental_local_results(grad)[0] for grad in grads])
+        return tf.equal(vote([strategy.experimental_local_results(grad)[0] for grad in grads]), 1.0)
 
-    return [(mpls.core.replicas, "all_replicas_finite", all_replicas_finite)]
+    return [(mpls.core.replicas, "_agree", agree)]
 
 
 def _unscaled(unscale: Callable[[Any, Any], Any]) -> Callable[[], list[Patch]]:

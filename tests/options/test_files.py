@@ -45,7 +45,6 @@ OPTIONS = {
 AUTO_OPTIONS: dict[str, Any] = {"initial_scale": "auto", "hysteresis": 2, "count_steps": True, "adjustable": True}
 # Where mpls 0.2.0 had classes of which pickles hold instances.
 FORMER_MODULES = {
-    b"ProgramCalls": b"program_calls",
     b"ScaleSettings": b"scale_settings",
     b"StepRecord": b"step_record",
     b"Overflows": b"overflows",
@@ -257,6 +256,8 @@ class StateTest(unittest.TestCase):
             )
             self.assertEqual(count, 1, name)
         self.assertEqual(pickle.loads(written).state_dict(), opt.state_dict())
+        # Loss scales had one.
+        pickle.loads(b"cmpls.core.program_calls\nProgramCalls\n(tR.")
 
     @parameterized.expand(
         [

@@ -1,4 +1,4 @@
-"""Mistakes in the order of calls are named once: a step that counts twice, scaling left out, scaling done twice.
+"""Mistakes in the order of calls are named once: scaling left out, scaling done twice.
 
 Each step is judged by its own calls, whatever came before; and what only looks like a mistake is none.
 """
@@ -28,11 +28,10 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import CallOrderError, MplsWarning
-from tests.options.trainers import CELLS, FAMILIES, Trainer
+from tests.options.trainers import FAMILIES
 
 v1 = tf.compat.v1
 
-TWICE = "so the step counts twice"
 NEVER = "compute_gradients() never was"
 AGAIN = "got what it has returned before"
 KERAS_OPTIMIZERS = {
@@ -68,131 +67,8 @@ def v1_optimizer(fixed: bool = False) -> Any:
     )
 
 
-def managed(opt: Any, grad: Any) -> Any:
-    """Update the scale of a contrib optimizer, as a program may do it."""
-    return opt._loss_scale_manager.update_loss_scale(tf.reduce_all(tf.math.is_finite(grad)))
-
-
-class TwiceUpdatedTest(unittest.TestCase):
-    """The program and the optimizer both update the loss scale in one step."""
-
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_is_named_once_in_each_family_and_mode(self, name: str, family: str, mode: str) -> None:
-        made: list[Any] = []
-
-        def make() -> Any:
-            made.append(FAMILIES[family](8.0, 2))
-            return made[-1]
-
-        def update(grad: Any) -> Any:
-            op, _ = made[-1]._loss_scale.update([grad])
-            with tf.control_dependencies([op] if op is not None else []):
-                return tf.identity(grad)
-
-        with warned() as texts, Trainer(family, mode, make, update) as training:
-            training.take(1.0)
-            scale = float(training.number(made[-1]._loss_scale()))
-            training.take(1.0)
-        self.assertEqual([TWICE in text for text in texts], [True], texts)
-        self.assertIn("See mpls docs updated-twice", texts[0])
-        # So it does: growth was due after two.
-        self.assertEqual(scale, 16.0)
-
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_one_update_is_none(self, name: str, family: str, mode: str) -> None:
-        def applied_by_hand(grad: Any) -> Any:
-            return tf.identity(grad)
-
-        with warned() as texts, Trainer(family, mode, lambda: FAMILIES[family](8.0, 2), applied_by_hand) as training:
-            for _ in range(3):
-                training.take(1.0)
-        self.assertEqual(texts, [])
-
-    @parameterized.expand(["eager", "function"])
-    @pytest.mark.default_run("one case")
-    def test_of_a_manager(self, way: str) -> None:
-        opt, weight = contrib_optimizer(), tf.Variable(1.0)
-
-        def step() -> None:
-            pairs = opt.compute_gradients(lambda: weight * 2.0, [weight])
-            managed(opt, pairs[0][0])
-            opt.apply_gradients(pairs)
-
-        step = WAYS[way](step)
-        with warned() as texts:
-            step(), step()
-        self.assertEqual([TWICE in text for text in texts], [True], texts)
-
-    def test_of_a_manager_in_a_session(self) -> None:
-        with tf.Graph().as_default(), warned() as texts:
-            opt, weight = contrib_optimizer(), v1.get_variable("w", initializer=1.0)
-            pairs = opt.compute_gradients(weight * 2.0, [weight])
-            managed(opt, pairs[0][0])
-            opt.apply_gradients(pairs)
-        self.assertEqual([TWICE in text for text in texts], [True], texts)
-
-    def test_programs_that_apply_by_the_wrapped_optimizer_are_not_warned(self) -> None:
-        opt, weight = v1_optimizer(), tf.Variable(1.0)
-        with warned() as texts:
-            for _ in range(3):
-                pairs = opt.compute_gradients(lambda: weight * 2.0, [weight])
-                _, should_apply = opt._loss_scale.update([grad for grad, _ in pairs])
-                if should_apply:
-                    opt._optimizer.apply_gradients(pairs)
-            # An update before the step, to begin lower, belongs to no step.
-            opt._loss_scale.update([tf.constant(float("inf"))])
-            opt.minimize(lambda: weight * 2.0, var_list=[weight])
-        self.assertEqual(texts, [])
-
-    def test_another_threads_update_belongs_to_another_step(self) -> None:
-        opt, weight = v1_optimizer(), tf.Variable(1.0)
-        with warned() as texts:
-            pairs = opt.compute_gradients(lambda: weight * 2.0, [weight])
-            thread = threading.Thread(target=lambda: opt._loss_scale.update([tf.constant(1.0)]))
-            thread.start()
-            thread.join()
-            opt.apply_gradients(pairs)
-        self.assertEqual(texts, [])
-
-    def test_a_scale_of_two_optimizers(self) -> None:
-        scale = mpls.v1.DynamicLossScale(8, 2)
-        both = [
-            mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale) for _ in range(2)
-        ]
-        weight = tf.Variable(1.0)
-        with warned() as texts:
-            for _ in range(2):
-                pairs = [opt.compute_gradients(lambda: weight * 2.0, [weight]) for opt in both]
-                for opt, each in zip(both, pairs, strict=True):
-                    opt.apply_gradients(each)
-        self.assertEqual(texts, [])
-
-
 class NeverScaledTest(unittest.TestCase):
     """Graph-mode families: gradients are applied, and no loss was ever scaled."""
-
-    @parameterized.expand(
-        [
-            (f"{make.__name__}_{way}_{'fixed' if fixed else 'dynamic'}", make, way, fixed)
-            for make in (v1_optimizer, contrib_optimizer)
-            for way in WAYS
-            for fixed in (True, False)
-        ]
-    )
-    def test_is_named_once(self, name: str, make: Callable[[bool], Any], way: str, fixed: bool) -> None:
-        opt, weight = make(fixed), tf.Variable(1.0)
-
-        def apply() -> None:
-            opt.apply_gradients([(tf.constant(1.0), weight)])
-
-        step = WAYS[way](apply)
-        with warned() as texts:
-            step(), step()
-        self.assertEqual([NEVER in text for text in texts], [True], texts)
-        self.assertIn("See mpls docs forgotten-scaling", texts[0])
-        self.assertEqual(float(weight), 0.0)
 
     @parameterized.expand([("v1", v1_optimizer), ("contrib", contrib_optimizer)])
     def test_in_a_session(self, name: str, make: Callable[[], Any]) -> None:
@@ -207,21 +83,6 @@ class NeverScaledTest(unittest.TestCase):
             opt, weight = make(), v1.get_variable("w", initializer=1.0)
             scale = opt._loss_scale() if name == "v1" else tf.identity(opt._loss_scale_manager.get_loss_scale())
             opt.apply_gradients([(v1.gradients(weight**2 * scale, weight)[0] / scale, weight)])
-        self.assertEqual(texts, [])
-
-    def test_the_gradients_of_another_function(self) -> None:
-        opt, weight = v1_optimizer(), tf.Variable(1.0)
-
-        @tf.function
-        def compute() -> Any:
-            return opt.compute_gradients(lambda: weight * 2.0, [weight])[0][0]
-
-        @tf.function
-        def apply(grad: Any) -> None:
-            opt.apply_gradients([(grad, weight)])
-
-        with warned() as texts:
-            apply(compute())
         self.assertEqual(texts, [])
 
     def test_optimizers_around_it(self) -> None:
@@ -427,40 +288,6 @@ class ForgottenTest(unittest.TestCase):
             with warned() as texts:
                 RUNS[run](lambda: step(scales=False))()
         self.assertEqual(["neither scale_loss()" in text for text in texts], [True], texts)
-
-    @parameterized.expand([(f"{kit}_{form}", kit, form) for kit in KITS for form in ("no_unscale", "no_scale")])
-    @pytest.mark.default_run("one case")
-    def test_in_fit(self, name: str, kit: str, form: str) -> None:
-        class Model(KITS[kit].Model):  # type: ignore[misc]
-            form = ""
-
-            def train_step(self, data: Any) -> Any:
-                x, y = data
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
-                    loss = loss if "no_scale" in self.form else self.optimizer.get_scaled_loss(loss)
-                grads = tape.gradient(loss, self.trainable_variables)
-                if "no_unscale" not in self.form:
-                    grads = self.optimizer.get_unscaled_gradients(grads)
-                self.optimizer.apply_gradients(list(zip(grads, self.trainable_variables, strict=True)))
-                return {"loss": tf.reduce_mean(loss)}
-
-        layers, x = KITS[kit].layers, np.ones([2, 1], "float32")
-        inputs = layers.Input([1])
-        model = Model(inputs, layers.Dense(1)(inputs))
-        model.compile(mpls.keras.LossScaleOptimizer(KITS[kit].optimizers.SGD(0.1)))
-        with warned() as texts:
-            model.fit(x, x, batch_size=1, verbose=0)
-        self.assertEqual(texts, [])
-        # Another train step, as a subclass or a callback may bring one.
-        model.form, model.train_function = form, None
-        if kit == "keras" and form == "no_unscale":
-            with self.assertRaisesRegex(RuntimeError, "must be called between"):
-                model.fit(x, x, batch_size=1, verbose=0)
-            return
-        with warned() as texts:
-            model.fit(x, x, batch_size=1, verbose=0)
-        self.assertEqual(["never was in this step" in text or "neither" in text for text in texts], [True], texts)
 
     def test_in_a_session(self) -> None:
         with tf.Graph().as_default():

@@ -17,8 +17,6 @@ from mpls.formats.wrapper_state import STATE_IN_CONFIGS, STATE_KEY, inner_key
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
 from mpls.upstream.keras_packages import native_wrappers_of_tf_keras, replace_optimizer, wrapper_classes_of_tf_keras
 
-__all__ = ["native_state_written", "native_wrappers_loadable"]
-
 
 @contextmanager
 def native_state_written(model: Any) -> Iterator[None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -15,8 +17,10 @@ from mpls.formats.file_kinds import ARCHIVE_WEIGHTS, LEGACY_WEIGHTS
 from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
-from mpls.keras.files.replacing import flush_to_disk, replace, sync
 from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, loaded_tf_keras
+
+# Constants of Linux for `renameat2`.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
@@ -149,3 +153,65 @@ def pack_weights(source: str, target: str) -> None:
         for info in old.infolist():
             kind = zipfile.ZIP_DEFLATED if info.filename == ARCHIVE_WEIGHTS else info.compress_type
             new.writestr(info.filename, old.read(info), kind, compresslevel=0)
+
+
+def flush_to_disk(path: str) -> None:
+    """Flush a file, or all files of a folder, to the disk, so that they survive a crash of the machine."""
+    if os.path.isdir(path):
+        for folder, _, names in os.walk(path):
+            for name in names:
+                sync(os.path.join(folder, name))
+            sync(folder)
+    else:
+        sync(path)
+
+
+def sync(path: str) -> None:
+    """Flush the content of one file, or the entries of one folder."""
+    if os.name == "nt" and os.path.isdir(path):
+        # Windows cannot flush folders.
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def replace(source: str, target: str, aside: str) -> None:
+    """Replace what is at `target` by a file or folder.
+
+    Args:
+        source: the new file or folder, on the file system of the target.
+        target: the path that it gets.
+        aside: a path that is free, for a `<target>.old` that an earlier call has left.
+    """
+    if not os.path.isdir(source) and not os.path.isdir(target):
+        os.replace(source, target)
+    elif not os.path.lexists(target):
+        os.rename(source, target)
+    elif exchange_paths(source, target):
+        # The old target is at `source` now; the caller deletes it.
+        return
+    else:
+        old = f"{target}.old"
+        if os.path.lexists(old):
+            os.rename(old, aside)
+        os.rename(target, old)
+        os.rename(source, target)
+        shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
+
+
+def exchange_paths(first: str, second: str) -> bool:
+    """Exchange two files or folders in one step, on Linux with glibc 2.28 or later and most file systems.
+
+    Returns:
+        Whether they were exchanged.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    paths = (os.fsencode(first), os.fsencode(second))
+    return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)

@@ -14,11 +14,11 @@ from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord
 from mpls.core.dynamic import start_of
 from mpls.core.gradients import as_variables
-from mpls.core.loss_scale import FixedLossScale, LossScale, StepScale, never_skips
+from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
 from mpls.core.state_checks import SavedObject, check_when_attached, is_bare, require_valid_state
-from mpls.core.step_options import StepOptions, named_alone
+from mpls.core.step_options import StepOptions
 from mpls.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -37,7 +37,7 @@ from mpls.formats.wrapper_state import (
 from mpls.keras.arguments import settings_beyond_originals, warn_of_ignored_rule
 from mpls.keras.calls import SCALE_LOSS, require_gradients, some_pairs
 from mpls.keras.classes import called_class, is_own
-from mpls.keras.family_members import CallableList, FamilyMembers, delegated
+from mpls.keras.family_members import CallableList, FamilyMembers, delegated, passed_on
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.state import (
     BackendRecord,
@@ -79,7 +79,6 @@ class _Blank(keras.optimizers.Optimizer):
 _Blank.__name__ = "LossScaleOptimizer"
 
 
-@named_alone
 class Keras3Adapter(FamilyMembers, _Native):
     """Members of wrappers over Keras 3 optimizers; every method that the native class defines is overridden.
 
@@ -105,8 +104,7 @@ class Keras3Adapter(FamilyMembers, _Native):
     def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
             return FixedState(initial_scale, **settings)
-        if keras.backend.backend() != "tensorflow":
-            refuse_off_tensorflow("adjustable", settings.get("adjustable"))
+        refuse_off_tensorflow("adjustable", settings.get("adjustable"))
         # Create them in the native wrapper's order: files hold variables by position.
         counter = self.add_variable(shape=(), dtype="int", initializer="zeros", name=STEP_COUNTER)
         initializer = keras.initializers.Constant(start_of(initial_scale, settings))
@@ -120,11 +118,10 @@ class Keras3Adapter(FamilyMembers, _Native):
         return keras.config.dtype_policy()
 
     def _make_record(self, options: StepOptions) -> StepRecord:
-        if keras.backend.backend() != "tensorflow":
-            for name in ("track_overflows", "max_consecutive_skips", "check_unscaled"):
-                refuse_off_tensorflow(name, getattr(options, name))
-            return BackendRecord(options)
-        return StepRecord(options)
+        for name in ("track_overflows", "max_consecutive_skips", "check_unscaled"):
+            refuse_off_tensorflow(name, getattr(options, name))
+        on_tensorflow = keras.backend.backend() == "tensorflow"
+        return super()._make_record(options) if on_tensorflow else BackendRecord(options)
 
     def _track_record(self) -> None:
         if keras.backend.backend() == "tensorflow":
@@ -137,22 +134,17 @@ class Keras3Adapter(FamilyMembers, _Native):
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
             return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
-        require_tensorflow_for(loss_scale)
+        refuse_off_tensorflow("loss_scale", loss_scale, "be 'dynamic' or a number")
         return loss_scale
 
     def _shared(self, other: Any) -> Any:
-        if keras.backend.backend() != "tensorflow":
-            refuse_sharing(other)
+        refuse_off_tensorflow("share_scale_with", other)
         loss_scale = other._loss_scale
         if isinstance(loss_scale, DynamicState):
             # Files hold variables by position: this optimizer's have the scale too.
             table.OWN_VARIABLES.needed_of(self).extend([loss_scale.counter, loss_scale.scale])
             self.__dict__.update(step_counter=loss_scale.counter, dynamic_scale=loss_scale.scale)
         return loss_scale
-
-    @staticmethod
-    def _make_step_scale(loss_scale: Any) -> StepScale:
-        return StepScale(loss_scale)
 
     def _track_inner(self) -> None:
         if keras.backend.backend() != "tensorflow":
@@ -282,27 +274,15 @@ class Keras3Adapter(FamilyMembers, _Native):
     def _create_all_weights(self, var_list: Any) -> None:
         self.build(var_list)
 
-    def finalize_variable_values(self, var_list: Any) -> None:
-        self._optimizer.finalize_variable_values(var_list)
+    exclude_from_weight_decay: Any = passed_on("exclude_from_weight_decay")
+    finalize_variable_values: Any = passed_on("finalize_variable_values")
 
-    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
-        self._optimizer.exclude_from_weight_decay(var_list, var_names)
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
+        """`update_step` of the wrapped optimizer: update a variable by its rule, without loss scaling."""
+        return self._optimizer.update_step(gradient, variable, learning_rate)
 
     def check_finite(self, grads: Any) -> Any:
         return ops.all_finite(list(grads))
-
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> Any:
-        """Update a variable by the rule of the wrapped optimizer, without loss scaling.
-
-        Args:
-            gradient: the unscaled gradient.
-            variable: the variable, one that the optimizer is built with.
-            learning_rate: the learning rate.
-
-        Returns:
-            What the wrapped optimizer returns.
-        """
-        return self._optimizer.update_step(gradient, variable, learning_rate)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError(
@@ -330,18 +310,13 @@ class Keras3Adapter(FamilyMembers, _Native):
         variables = trained_variables(self._optimizer)
         if not any(map(overwrites, variables)):
             return ops.unscale(grads, self._scale_of_step())
-        if len(grads) != len(variables):
-            raise ArgumentValueError(
-                "LossScaleOptimizer.get_unscaled_gradients: grads must hold one for each variable where float8 layers "
-                f"are trained, {len(variables)}; got {len(grads)} (list). Use scale_loss() and "
-                "opt.apply(grads, variables), which knows the variables. See mpls docs calling-styles"
-            )
         pairs = self._unscale_pairs(list(zip(grads, variables, strict=True)))
         return [grad for grad, _ in pairs]
 
     @as_written
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        require_tensorflow("compute_gradients")
+        advice = "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply()"
+        require_backend("tensorflow", "compute_gradients", advice)
         if tape is None and not callable(loss):
             raise ArgumentValueError(
                 error_text(
@@ -490,7 +465,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         return is_scaled
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
-        require_stateless_backend()
+        require_backend("jax", "stateless_apply", "Call opt.apply(grads, variables)")
         is_scaled = self._begin_step("stateless_apply")
         return ops.stateless_apply(self, optimizer_variables, grads, trainable_variables, is_scaled)
 
@@ -570,31 +545,18 @@ def _unpickled(
 
 def require_known_backend() -> None:
     """Refuse backends of Keras on which mpls is not tested."""
-    backend = keras.backend.backend()
+    backend, subject = keras.backend.backend(), "LossScaleOptimizer: the backend of Keras"
     if backend not in ("tensorflow", "jax"):
-        raise UnsupportedBackendError(
-            f"LossScaleOptimizer: the backend of Keras must be tensorflow or jax; got {backend!r} (str). Set "
-            "KERAS_BACKEND=tensorflow before Keras is imported. See mpls docs keras-3"
-        )
+        advice = "Set KERAS_BACKEND=tensorflow before Keras is imported"
+        raise UnsupportedBackendError(error_text(subject, "be tensorflow or jax", backend, advice, "keras-3"))
 
 
-def require_tensorflow(method: str) -> None:
-    """Refuse a method that needs TensorFlow's gradients."""
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise UnsupportedBackendError(
-            f"LossScaleOptimizer: {method}() must be called on the TensorFlow backend; got {backend!r} (str). "
-            "Compute gradients of opt.scale_loss(loss), and call opt.stateless_apply(). See mpls docs keras-3"
-        )
-
-
-def require_stateless_backend() -> None:
-    """Refuse `stateless_apply` on TensorFlow, as Keras does."""
-    if keras.backend.backend() == "tensorflow":
-        raise UnsupportedBackendError(
-            "LossScaleOptimizer: stateless_apply() must be called on the JAX backend; got TensorFlow, on which no "
-            "Keras optimizer has it. Call opt.apply(grads, variables). See mpls docs keras-3"
-        )
+def require_backend(wanted: str, method: str, advice: str) -> None:
+    """Refuse a method on another backend of Keras."""
+    backend, subject = keras.backend.backend(), f"LossScaleOptimizer: {method}()"
+    if backend != wanted:
+        constraint = f"be called on the backend {wanted}"
+        raise UnsupportedBackendError(error_text(subject, constraint, backend, advice, "keras-3"))
 
 
 def accumulates(inner_optimizer: Any) -> bool:
@@ -665,35 +627,11 @@ def require_second_argument(inner_optimizer: Any, value: Any) -> None:
         )
 
 
-def refuse_off_tensorflow(option: str, value: Any) -> None:
-    """Refuse an option that is set, as its state is in TensorFlow's variables; called on another backend."""
-    if value in (None, False):
-        return
-    raise UnsupportedBackendError(
-        f"LossScaleOptimizer: {option} must be left out where Keras runs on {keras.backend.backend()}; got {value!r} "
-        f"({type(value).__name__}), whose state is in TensorFlow's variables. Leave it out, or run Keras on "
-        "TensorFlow. See mpls docs keras-3"
-    )
-
-
-def refuse_sharing(other: Any) -> None:
-    """Refuse a wrapper whose loss scale is to be shared; called on another backend than TensorFlow.
-
-    There, Keras hands the variables of one optimizer from step to step, and writes them back later.
-    """
-    raise UnsupportedBackendError(
-        f"LossScaleOptimizer: share_scale_with must be left out where Keras runs on {keras.backend.backend()}; got "
-        f"{other!r} ({type(other).__name__}). Give each optimizer a loss scale of its own, or run Keras on TensorFlow. "
-        "See mpls docs several-losses"
-    )
-
-
-def require_tensorflow_for(loss_scale: Any) -> None:
-    """Refuse a loss scale that keeps its state in TensorFlow's variables on another backend."""
+def refuse_off_tensorflow(option: str, value: Any, constraint: str = "be left out") -> None:
+    """Refuse an option that is set, as its state is in TensorFlow's variables, if Keras runs on another backend."""
     backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise UnsupportedBackendError(
-            f"LossScaleOptimizer: loss_scale must be 'dynamic' or a number where Keras runs on {backend}; got "
-            f"{loss_scale!r} ({type(loss_scale).__name__}), whose state is in TensorFlow's variables. "
-            "Pass 'dynamic', or use mpls.keras.LossScaleOptimizer. See mpls docs keras-3"
-        )
+    if backend == "tensorflow" or value is None or value is False:
+        return
+    subject, constraint = f"LossScaleOptimizer: {option}", f"{constraint} where Keras runs on {backend}"
+    advice = "Its state is in TensorFlow's variables: run Keras on TensorFlow"
+    raise UnsupportedBackendError(error_text(subject, constraint, value, advice, "keras-3"))
