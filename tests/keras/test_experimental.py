@@ -212,13 +212,6 @@ class RefusedTest(unittest.TestCase):
         optimizer.minimize(lambda: variable * 1.0, [variable])
         self.assertEqual(float(variable), 0.5)
 
-    @parameterized.expand(
-        [("none", None), ("v1", tf.compat.v1.train.GradientDescentOptimizer(0.5)), ("class", tf_keras.optimizers.SGD)]
-    )
-    def test_what_is_no_optimizer(self, name: str, inner: Any) -> None:
-        with self.assertRaises(TypeError):
-            Experimental(inner, "dynamic")
-
 
 class ConfigTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{name}", o, scale) for f, o in FAMILIES for name, scale, _ in ACCEPTED])
@@ -244,12 +237,3 @@ class ConfigTest(unittest.TestCase):
             self.assertEqual((optimizer.initial_scale, optimizer.dynamic), (2.0**15, True))
         with self.assertRaisesRegex(ValueError, "initial_scale must be a number if dynamic is False"):
             Experimental.from_config({"inner_optimizer": inner, "dynamic": False})
-
-    def test_configs_that_are_none(self) -> None:
-        for cls in (Experimental, mpls.keras.LossScaleOptimizer):
-            with self.assertRaises(TypeError):
-                cls.from_config(None)
-            with self.assertRaises(KeyError):
-                cls.from_config({"dynamic": True})
-            with self.assertRaises(TypeError):
-                cls.from_config({"inner_optimizer": tf_keras.optimizers.SGD(), "x": 2})

@@ -142,45 +142,6 @@ class WithoutOptionsTest(unittest.TestCase):
                     training.take(value)
                     self.assertEqual(training.opt.state_dict()["scale"], bound)
 
-    @parameterized.expand([(family,) for family in ("v1", "legacy", "experimental")])
-    @pytest.mark.default_run("one case")
-    def test_so_does_a_step_after_a_saver_has_restored_one(self, family: str) -> None:
-        v1 = tf.compat.v1
-        with tempfile.TemporaryDirectory() as folder:
-            with trainer(family, "session", 64.0, 40) as old:
-                path = v1.train.Saver().save(old.session, f"{folder}/saved")
-            for bounds, bound in RESTORED:
-                with self.subTest(bounds), trainer(family, "session", bound, 40, **bounds) as training:
-                    v1.train.Saver().restore(training.session, path)
-                    self.assertEqual(training.opt.state_dict(training.session)["scale"], 64.0)
-                    training.take(1.0)
-                    self.assertEqual(training.opt.state_dict(training.session)["scale"], bound)
-
-    @parameterized.expand([(family,) for family in ("legacy", "new", "keras3", "experimental")])
-    @pytest.mark.default_run("one case")
-    def test_so_does_a_step_of_a_scale_in_a_config_of_a_file(self, family: str) -> None:
-        for bounds, bound in RESTORED:
-
-            def make(bounds: dict[str, float] = bounds, bound: float = bound) -> Any:
-                opt = FAMILIES[family](bound, 40, **bounds)
-                config = opt.get_config()
-                state = {"loss_scale_state": {"scale": 64.0, "good_steps": 3}}
-                return type(opt).from_config({**config, "inner_optimizer": {**config["inner_optimizer"], **state}})
-
-            with self.subTest(bounds), Trainer(family, "eager", make) as training:
-                self.assertEqual(training.opt.state_dict()["scale"], 64.0)
-                training.take(1.0)
-                self.assertEqual(training.opt.state_dict()["scale"], bound)
-
-    @parameterized.expand([(f"{family}_{mode}", family, mode) for family in MODES for mode in ("eager", "function")])
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_the_ceiling_is_reached_where_the_product_leaves_float32(self, name: str, family: str, mode: str) -> None:
-        for adjustable in (False, True):
-            settings = {"growth_factor": 8.0, "max_scale": 2.0**127, "adjustable": adjustable}
-            with trainer(family, mode, 2.0**126, 1, **settings) as training:
-                training.take(1.0)
-                self.assertEqual(training.opt.state_dict()["scale"], 2.0**127)
-
     @parameterized.expand([(family,) for family in MODES])
     def test_hysteresis_can_be_set_to_one_and_back(self, family: str) -> None:
         model = Model(64.0, 40, hysteresis=2)

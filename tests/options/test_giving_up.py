@@ -25,7 +25,7 @@ import mpls.v1
 from mpls.core.counters import StepRecord, Stuck
 from mpls.errors import MplsWarning, TrainingStuckError
 
-from .trainers import CELLS, FAMILIES, MODES, RATE, Trainer, trainer
+from .trainers import CELLS, FAMILIES, MODES, RATE, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -109,30 +109,6 @@ class GivingUpTest(unittest.TestCase):
         for fact in facts:
             self.assertIn(fact, text)
 
-    @parameterized.expand(["v1", "legacy", "new", "keras3"])
-    @pytest.mark.default_run("one case")
-    def test_gradients_that_overflow_of_a_finite_loss(self, family: str) -> None:
-        make = FAMILIES[family]
-        with Trainer(family, "eager", lambda: make(8.0, 2, max_consecutive_skips=1)) as training:
-            variable = training._variable.value if family == "keras3" else training._variable
-
-            # The square root of zero has an infinite gradient.
-            def loss() -> Any:
-                return tf.sqrt(tf.convert_to_tensor(variable) * 0.0)
-
-            def step() -> None:
-                if family == "v1":
-                    training.opt.minimize(loss, var_list=[variable])
-                    return
-                with tf.GradientTape() as tape:
-                    scaled = training.opt.get_scaled_loss(loss())
-                grads = training.opt.get_unscaled_gradients(tape.gradient(scaled, [variable]))
-                training.opt.apply_gradients([(grads[0] + INF, training._variable)])
-
-            step()
-            with self.assertRaisesRegex(TrainingStuckError, "The loss was finite in all of them"):
-                step()
-
     def test_a_loss_that_was_scaled_elsewhere_is_not_known(self) -> None:
         opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=1)
         weight = tf.Variable(1.0)
@@ -191,60 +167,6 @@ class GivingUpTest(unittest.TestCase):
                 with self.assertWarnsRegex(MplsWarning, "2 steps in a row .* not finite in 2 of them"):
                     opt.check_skips()
 
-    @parameterized.expand(
-        [
-            (f"{family}_{mode}_{bad}", family, mode, bad)
-            for family in (*FAMILIES, "contrib")
-            for mode in ("eager", "function", "xla", "session")
-            for bad in range(3)
-            if mode in MODES.get(family, ("eager", "function", "xla", "session"))
-        ]
-    )
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_the_loss_of_any_micro_batch(self, name: str, family: str, mode: str, bad: int) -> None:
-        factors = [NAN if place == bad else 1.0 for place in range(3)]
-        options = {"max_consecutive_skips": 1, "on_give_up": "warn"}
-
-        def step(opt: Any, variable: Any, raw: Any) -> Any:
-            total: Any = 0.0
-            for factor in factors:
-                loss = lambda factor=factor: tf.convert_to_tensor(raw) * factor  # noqa: E731
-                if family in ("v1", "contrib"):
-                    [(grad, _)] = opt.compute_gradients(loss() if mode == "session" else loss, [raw])
-                else:
-                    with tf.GradientTape() as tape:
-                        scaled = opt.get_scaled_loss(loss())
-                    (grad,) = opt.get_unscaled_gradients([tape.gradient(scaled, raw)])
-                total = total + grad
-            return opt.apply_gradients([(total, variable)])
-
-        with tf.Graph().as_default() if mode == "session" else contextlib.nullcontext():
-            if family == "contrib":
-                manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
-                opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **options)
-            else:
-                opt = FAMILIES[family](8.0, 2, **options)
-            is_keras_3 = family == "keras3"
-            variable = keras.Variable(1.0) if is_keras_3 else v1.Variable(1.0, use_resource=True)
-            if is_keras_3:
-                opt.build([variable])
-            raw = variable.value if is_keras_3 else variable
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", MplsWarning)
-                if mode == "session":
-                    op, session = step(opt, variable, raw), v1.Session()
-                    self.addCleanup(session.close)
-                    session.run(v1.global_variables_initializer())
-                    run = lambda: session.run(op)  # noqa: E731
-                else:
-                    # A function returns no op.
-                    session, run = None, lambda: (step(opt, variable, raw), None)[1]
-                    run = run if mode == "eager" else tf.function(run, jit_compile=mode == "xla")
-                for _ in range(2):
-                    run()
-            with self.assertWarnsRegex(MplsWarning, "The loss itself was not finite in 2 of them"):
-                opt.check_skips(session)
-
     @parameterized.expand([("zero", 0, ValueError), ("text", "many", ValueError), ("bool", True, ValueError)])
     def test_bad_numbers(self, name: str, number: Any, error: type) -> None:
         for make in FAMILIES.values():
@@ -255,6 +177,9 @@ class GivingUpTest(unittest.TestCase):
         for make in FAMILIES.values():
             with self.assertRaisesRegex(ValueError, "on_give_up must be 'raise', 'warn' or a function"):
                 make(8.0, 2, max_consecutive_skips=2, on_give_up="stop")
+        for value in (np.array(["raise", "warn"]), tf.constant("raise"), None):
+            with self.assertRaisesRegex(ValueError, "on_give_up must be"):
+                FAMILIES["new"](8.0, 2, max_consecutive_skips=2, on_give_up=value)
 
     @parameterized.expand(
         [
@@ -305,8 +230,13 @@ def _penalised(plant: Plant, raw: Any) -> Any:
     return score() + (grad - 1.0) ** 2
 
 
-# What is planted: the first scale, a function of the optimizer and the variable that returns the loss, and the cause.
-CAUSES: dict[str, tuple[float, Callable[[Any, Any], Any], str]] = {
+def _of_micro_batches(bad: int) -> list[Callable[[Any, Any], Any]]:
+    """Return three losses, whose gradients are added up; one of them is NaN."""
+    return [lambda _, raw, factor=NAN if place == bad else 1.0: raw * factor for place in range(3)]
+
+
+# What is planted: the first scale, functions of the optimizer and the variable that return losses, and the cause.
+CAUSES: dict[str, tuple[float, Any, str]] = {
     "broken_loss": (8.0, lambda _, raw: raw * NAN, "loss"),
     "infinite_loss_at_the_floor": (1.0, lambda _, raw: raw * INF, "loss"),
     "nan_gradient": (8.0, lambda _, raw: tf.sqrt(tf.square(raw - 1.0)), "unknown"),
@@ -316,6 +246,7 @@ CAUSES: dict[str, tuple[float, Callable[[Any, Any], Any], str]] = {
     "overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "clipped_overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "penalty": (2.0**15, _penalised, "scale"),
+    **{f"micro_batch_{bad}": (8.0, _of_micro_batches(bad), "loss") for bad in range(3)},
 }
 ALL_MODES = ("eager", "function", "xla", "session")
 PLANTED = [
@@ -338,7 +269,7 @@ class Plant:
         family: a key of `FAMILIES`, or `'contrib'`.
         mode: one of `ALL_MODES`.
         initial: the first scale.
-        loss: returns the loss; it gets the plant and the variable's value.
+        loss: returns the loss; it gets the plant and the variable's value. Or a list of such functions.
         clips: whether the gradients are clipped by their norm.
         options: of the wrapper.
     """
@@ -349,11 +280,12 @@ class Plant:
         family: str,
         mode: str,
         initial: float,
-        loss: Callable[[Any, Any], Any],
+        loss: Any,
         clips: bool = False,
         **options: Any,
     ) -> None:
-        self.is_v1, self._mode, self._loss, self._clips = family in ("v1", "contrib"), mode, loss, clips
+        self.is_v1, self._mode, self._clips = family in ("v1", "contrib"), mode, clips
+        self._losses = loss if isinstance(loss, list) else [loss]
         self._graph = tf.Graph() if mode == "session" else None
         self.session: Any = None
         with self._graph.as_default() if self._graph else contextlib.nullcontext():
@@ -377,16 +309,18 @@ class Plant:
         self.step = run if mode == "eager" else tf.function(run, jit_compile=mode == "xla")
 
     def _build(self) -> Any:
-        value = lambda: self._loss(self, tf.convert_to_tensor(self._raw))  # noqa: E731
-        if self.is_v1:
-            [(grad, _)] = self.opt.compute_gradients(value() if self._graph else value, [self._raw])
-        else:
-            with tf.GradientTape() as tape:
-                scaled = self.opt.get_scaled_loss(value())
-            (grad,) = self.opt.get_unscaled_gradients([tape.gradient(scaled, self._raw)])
+        grad = sum(self._gradient(loss) for loss in self._losses)
         if self._clips:
             (grad,), _ = tf.clip_by_global_norm([grad], 1.0)
         return self.opt.apply_gradients([(grad, self._variable)])
+
+    def _gradient(self, loss: Callable[[Any, Any], Any]) -> Any:
+        value = lambda: loss(self, tf.convert_to_tensor(self._raw))  # noqa: E731
+        if self.is_v1:
+            return self.opt.compute_gradients(value() if self._graph else value, [self._raw])[0][0]
+        with tf.GradientTape() as tape:
+            scaled = self.opt.get_scaled_loss(value())
+        return self.opt.get_unscaled_gradients([tape.gradient(scaled, self._raw)])[0]
 
     def check(self) -> None:
         self.opt.check_skips(self.session)
@@ -413,6 +347,8 @@ class CauseTest(unittest.TestCase):
         else:
             self._give_up(plant)
             self.assertEqual({stuck.cause for stuck in called}, {expected})
+            # That of a penalty is computed from gradients.
+            self.assertEqual({stuck.nonfinite_losses for stuck in called}, {2 if expected == "loss" else 0})
             text = str(called[0])
         advice = {
             "loss": "No loss scale can mend that",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 import tempfile
 import unittest
 from typing import Any
@@ -12,14 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.errors import ReplicaContextError, SavedStateError
-from tests.processes import process_environment
+from mpls.errors import SavedStateError
 
 from .trainers import FAMILIES, RATE
 
@@ -43,20 +39,6 @@ class ConfiguringTest(unittest.TestCase):
         self.assertEqual(again.get_config(), described.get_config())
         self.assertEqual(again.state_dict()["scale"], 16.0)
 
-    def test_a_model_file_after_new_bounds_loads(self) -> None:
-        model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
-        model.compile(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=1024.0), "mse")
-        model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
-        del model.train_function
-        with tempfile.TemporaryDirectory() as folder:
-            path = str(pathlib.Path(folder, "model.keras"))
-            opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), initial_scale=1024.0, adjustable=True)
-            model.compile(opt, "mse")
-            model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
-            opt.configure(max_scale=16)
-            model.save(path)
-            self.assertEqual(float(mpls.keras.load_model(path).optimizer.loss_scale), 16.0)
-
     def test_new_graphs_start_between_new_bounds(self) -> None:
         loss_scale = mpls.v1.DynamicLossScale(1024)
         loss_scale.configure(max_scale=16)
@@ -64,50 +46,6 @@ class ConfiguringTest(unittest.TestCase):
             scale = loss_scale()
             session.run(v1.global_variables_initializer())
             self.assertEqual(session.run(scale), 16.0)
-
-    @parameterized.expand([(True,), (False,)])
-    def test_nothing_changes_where_it_is_refused(self, adjustable: bool) -> None:
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        with strategy.scope():
-            loss_scale = mpls.v1.DynamicLossScale(1024, 2, adjustable=adjustable)
-            loss_scale()
-        before = loss_scale.get_config(), loss_scale.state_dict()
-        with self.assertRaises(ReplicaContextError):
-            strategy.run(lambda: loss_scale.configure(max_scale=16, growth_steps=5))
-        self.assertEqual((loss_scale.get_config(), loss_scale.state_dict()), before)
-
-    @pytest.mark.programs
-    def test_on_jax(self) -> None:
-        program = (
-            "import keras, numpy as np, mpls.errors, mpls.keras\n"
-            "model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])\n"
-            "sgd = keras.optimizers.SGD(0.001)\n"
-            "opt = mpls.keras.LossScaleOptimizer(sgd, initial_scale=64.0, dynamic_growth_steps=1)\n"
-            "model.compile(opt, 'mse')\n"
-            "opt.build(model.trainable_variables)\n"
-            "opt.configure(max_scale=32)\n"
-            "scales = [opt.state_dict()['scale']]\n"
-            "opt.set_scale(8)\n"
-            "scales.append(opt.state_dict()['scale'])\n"
-            "batch = np.ones([2, 2], 'float32'), np.ones([2, 1], 'float32')\n"
-            "model.fit(*batch, epochs=3, verbose=0)\n"
-            "scales.append(opt.state_dict()['scale'])\n"
-            "try:\n"
-            "    opt.configure(max_scale=16)\n"
-            "except mpls.errors.CallOrderError:\n"
-            "    scales.append('refused')\n"
-            "opt.set_scale(4)\n"
-            "model.fit(*batch, verbose=0)\n"
-            "print(*scales, opt.state_dict()['scale'])\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertEqual(done.stdout.split(), ["32.0", "8.0", "32.0", "refused", "8.0"], done.stderr)
 
 
 class OverflowsTest(unittest.TestCase):
@@ -193,11 +131,6 @@ class NumbersTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "must be"):
             opt.load_state_dict({**before, name: value})
         self.assertEqual(opt.state_dict(), before)
-
-    def test_ways_to_give_up(self) -> None:
-        for value in (np.array(["raise", "warn"]), tf.constant("raise"), None):
-            with self.assertRaisesRegex(ValueError, "on_give_up must be"):
-                sgd_of("dynamic", on_give_up=value)
 
     def test_bools_of_numpy_are_no_counts(self) -> None:
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips must be"):

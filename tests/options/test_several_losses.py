@@ -354,15 +354,6 @@ class SharedScaleTest(unittest.TestCase):
         self.assertAlmostEqual(float(variables[1]), 1.0 - (2 if overflows else 4) * RATE, places=6)
 
     @parameterized.expand(MAKE)
-    def test_a_scale_that_is_set_acts_on_both_at_once(self, family: str) -> None:
-        one, other = sharing(family, [], [])
-        for opt in (one, other):
-            self.assertEqual(float(opt.get_scaled_loss(1.0)), 8.0)
-        one.set_scale(32)
-        for opt in (one, other):
-            self.assertEqual(float(opt.get_scaled_loss(1.0)), 32.0)
-
-    @parameterized.expand(MAKE)
     def test_state_and_settings_are_those_of_both(self, family: str) -> None:
         one, other = sharing(family, [], [])
         third = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=other)
@@ -371,6 +362,8 @@ class SharedScaleTest(unittest.TestCase):
         self.assertEqual([float(each.loss_scale) for each in (one, other, third)], [2.0] * 3)
         self.assertEqual([each.dynamic_growth_steps for each in (one, other, third)], [5] * 3)
         self.assertIs(one.dynamic_counter, third.dynamic_counter)
+        one.set_scale(32)
+        self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [32.0] * 3)
 
     @parameterized.expand(MAKE)
     def test_configs_and_copies_have_scales_of_their_own(self, family: str) -> None:

@@ -128,13 +128,6 @@ class WrappingTest(RewriteTestCase):
             optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
             self.assertEqual(float(variable), 0.5)
 
-    @parameterized.expand(V1_OPTIMIZERS + KERAS_OPTIMIZERS)
-    def test_called_for_its_side_effect_only(self, name: str, make: Callable[[], Any]) -> None:
-        # As code does before it evaluates: nothing is kept of what it returns.
-        enable(make(), mpls.v1.FixedLossScale(1))
-        self.assertIs(tf.config.optimizer.get_experimental_options()["auto_mixed_precision"], True)
-        self.assertTrue(is_on())
-
 
 class RefusalTest(RewriteTestCase):
     @parameterized.expand(
@@ -161,13 +154,6 @@ class RefusalTest(RewriteTestCase):
         opt, variable = enable(inner, 16), tf.Variable(1.0)
         opt.minimize(lambda: variable * 1.0, var_list=[variable])
         self.assertEqual(variable.numpy(), 0.75)
-
-    @parameterized.expand(V1_OPTIMIZERS + KERAS_OPTIMIZERS)
-    def test_what_it_has_returned(self, name: str, make: Callable[[], Any]) -> None:
-        optimizer = enable(make())
-        with self.assertRaisesRegex(ValueError, "opt must not scale the loss already"):
-            enable(optimizer)
-        self.assertTrue(is_on(), "a refused call has turned off what was on")
 
     @parameterized.expand(
         [
@@ -228,14 +214,6 @@ class PolicyTest(RewriteTestCase):
         enable(v1.train.AdamOptimizer())
         self.assertTrue(is_on())
 
-    @parameterized.expand(SETTERS[:3])
-    def test_the_call_that_its_error_names_is_enough(self, name: str, set_policy: Any) -> None:
-        set_policy("mixed_float16")
-        with self.refused(ValueError, r"mpls\.keras\.set_global_policy\('float32'\)"):
-            enable(v1.train.AdamOptimizer())
-        mpls.keras.set_global_policy("float32")
-        enable(v1.train.AdamOptimizer())
-
     @parameterized.expand([(name, s) for name, s in SETTERS if name.startswith("mpls")])
     def test_while_it_is_on_a_mixed_policy_is_refused(self, name: str, set_policy: Any) -> None:
         enable(v1.train.AdamOptimizer())
@@ -257,13 +235,6 @@ class PolicyTest(RewriteTestCase):
             tf_keras.mixed_precision.set_global_policy("mixed_float16")
         disable()
         tf_keras.mixed_precision.set_global_policy("mixed_float16")
-
-    @parameterized.expand([("tf_keras", tf_keras), ("keras_3", keras)])
-    def test_a_layers_policy_does_not_matter(self, name: str, framework: Any) -> None:
-        framework.layers.Dense(1, dtype=mpls.experimental.Policy("mixed_float16"))
-        framework.layers.Dense(1, dtype="mixed_float16")
-        enable(v1.train.AdamOptimizer())
-        self.assertTrue(is_on())
 
     @pytest.mark.programs
     def test_asking_keras_3_leaves_its_default_open(self) -> None:
