@@ -335,7 +335,7 @@ def _tell_loaded_parts(*, is_installed: bool) -> None:
         from mpls.keras.marked_configs import recognise_while_installed
 
         recognise_while_installed(is_installed)
-    if "mpls.experimental.compiling" in sys.modules and not is_installed:
-        from mpls.experimental.compiling import restore_compile
+    if "mpls.experimental.policy" in sys.modules and not is_installed:
+        from mpls.experimental.policy import restore_compile
 
         restore_compile()

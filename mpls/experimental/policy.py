@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, SupportsFloat, TypeVar
 
 import tensorflow as tf
@@ -12,11 +14,13 @@ import mpls.keras
 from mpls.core import identifiers, releases
 from mpls.core.loss_scale import LossScale
 from mpls.core.step_options import explained_arguments
-from mpls.errors import ArgumentValueError, error_text
-from mpls.experimental.compiling import patch_compile
+from mpls.errors import ArgumentValueError, error_text, without_deprecations
+from mpls.keras.experimental_wrapper import LossScaleOptimizer
 from mpls.keras.marked_configs import who_calls
 from mpls.keras.policy import AnyPolicy, restoring_everywhere, set_everywhere
-from mpls.upstream.keras_packages import loaded_keras, loaded_tf_keras, native_policies
+from mpls.patches import Layer, Target, WhileNeeded
+from mpls.upstream import table
+from mpls.upstream.keras_packages import compile_hooks, loaded_keras, loaded_tf_keras, native_policies
 
 __all__ = [
     "Policy",
@@ -87,12 +91,12 @@ class Policy(mpls.keras.Policy):
             tf.get_logger().warning(
                 "Policy(%r, loss_scale=%r): only policies that compute in float16 need a loss scale.", name, loss_scale
             )
-        patch_compile(self, Policy)
+        _while_needed.hold_for(self)
 
     def _become_native(self) -> bool:
         is_new = super()._become_native()
         if is_new:
-            patch_compile(self, Policy)
+            _while_needed.hold_for(self)
         return is_new
 
     @property
@@ -169,7 +173,7 @@ def set_policy(policy: AnyPolicy | str | None) -> None:
         # Policy raises the TypeError for anything but a string.
         policy = Policy(policy)  # type: ignore[arg-type]
     if isinstance(policy, Policy):
-        patch_compile(policy, Policy)
+        _while_needed.hold_for(policy)
     set_everywhere(policy, "set_policy")
 
 
@@ -272,3 +276,70 @@ def _with_loss_scale(policy: Any) -> Any:
     if _counterpart[0] is not policy:
         _counterpart = policy, Policy(policy.name)
     return _counterpart[1]
+
+
+# As long as any of these policies lives, `compile` of each Keras wraps the optimizers of models that have one.
+
+
+def restore_compile() -> None:
+    """Undo the patches of `compile`: it is Keras' own again, until a policy with a loss scale is made or set."""
+    _while_needed.undo()
+
+
+def _hooks() -> list[Target]:
+    return [(owner, name, _hook(_REPLACEMENTS[name])) for owner, name in compile_hooks()]
+
+
+_while_needed = WhileNeeded(_hooks)
+
+
+def _hook(replacement: Callable[..., Any]) -> Callable[[Layer], Any]:
+    def patched(layer: Layer) -> Any:
+        @functools.wraps(layer.original)
+        def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if layer.is_on and isinstance(self.dtype_policy, Policy):
+                return replacement(layer.original, self, *args, **kwargs)
+            return layer.original(self, *args, **kwargs)
+
+        return hook
+
+    return patched
+
+
+def _get_optimizer(original: Any, model: Any, optimizer: Any) -> Any:
+    """Replace `_get_optimizer` of tf_keras' models: look up the optimizers, and wrap them."""
+    del original
+    tf_keras: Any = loaded_tf_keras()
+    return tf.nest.map_structure(lambda each: _wrap(tf_keras.optimizers.get(each), model), optimizer)
+
+
+def _set_optimizer(original: Any, model: Any, optimizer: Any) -> None:
+    """Replace `_set_optimizer` of tf_keras' models in v1 graph mode, in the same way."""
+    model.optimizer = _get_optimizer(original, model, optimizer)
+
+
+def _compile(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """Replace `compile` of Keras 3: wrap the optimizer, and keep `compile` from wrapping it itself."""
+    keras: Any = loaded_keras()
+    call = inspect.signature(original).bind(model, *args, **kwargs)
+    call.apply_defaults()
+    if call.arguments.get("auto_scale_loss"):
+        call.arguments["auto_scale_loss"] = False
+        optimizer = keras.optimizers.get(call.arguments["optimizer"])
+        call.arguments["optimizer"] = optimizer and _wrap(optimizer, model)
+    return original(*call.args, **call.kwargs)
+
+
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    table.TF_KERAS_COMPILE.name: _get_optimizer,
+    table.TF_KERAS_COMPILE_V1.name: _set_optimizer,
+    "compile": _compile,
+}
+
+
+def _wrap(optimizer: Any, model: Any) -> Any:
+    loss_scale = model.dtype_policy.loss_scale
+    if loss_scale is None or isinstance(optimizer, mpls.keras.LossScaleOptimizer):
+        return optimizer
+    with without_deprecations():
+        return LossScaleOptimizer(optimizer, loss_scale)

@@ -29,7 +29,7 @@ import mpls.v1
 # What other tests of the process have left behind is put back by these alone.
 from mpls.core import state_checks
 from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
-from mpls.experimental import compiling
+from mpls.experimental import policy
 from mpls.upstream import trackables
 
 v1 = tf.compat.v1
@@ -154,7 +154,7 @@ def differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched() -> Iterator[None]:
     mpls.uninstall()
-    for needed in (state_checks._watch, compiling._while_needed, *trackables._saver_hooks.values()):
+    for needed in (state_checks._watch, policy._while_needed, *trackables._saver_hooks.values()):
         needed.undo()
     # What waits for the other Keras to be loaded stays.
     Ours(keras.optimizers.SGD()), Ours(tf_keras.optimizers.SGD())
