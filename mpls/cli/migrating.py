@@ -30,8 +30,7 @@ from mpls.migrate.many_files import (
 from mpls.migrate.rules import RULES
 from mpls.program.choices import pins_of
 from mpls.program.files import MAX_BYTES_OF_RUN, Folder, absolute, current_folder, without_collector
-from mpls.program.notebooks import notebook
-from mpls.program.programs import Found, Program, Reading, Tree
+from mpls.program.programs import Found, Program, Reading, Tree, Unread
 from mpls.progress import with_progress, wrapped
 
 _WOULD_CHANGE = 1
@@ -181,18 +180,15 @@ def _tell(text: str) -> None:
 # What the rewritten programs still need, as `mpls doctor` says it.
 
 
-def _program(tree: Tree, path: str) -> Found:
+def _program(tree: Tree, path: str) -> Found | Unread:
     """Return a program with what it imports, as it is after the migration."""
-    is_notebook, content = path.endswith(".ipynb"), tree.contents.get(path)
-    if content is None and not is_notebook:
+    if path.endswith(".ipynb"):
+        return tree.notebook(path, max_bytes=MAX_BYTES_OF_RUN)
+    content = tree.contents.get(path)
+    if content is None:
         return Found(tree.script(path, max_bytes=MAX_BYTES_OF_RUN))
-    where, name = os.path.split(absolute(path))
-    folder = Folder(where, tree.contents)
-    shown = path if content is not None else folder.shown(name)
-    content = folder.read(name) or b"" if content is None else content
-    cells = notebook(content) if is_notebook else None
-    text = content if cells is None else cells.text
-    return Found(tree.code(text, shown, folder=where, max_bytes=MAX_BYTES_OF_RUN), cells)
+    folder = os.path.dirname(absolute(path))
+    return Found(tree.code(content, path, folder=folder, max_bytes=MAX_BYTES_OF_RUN))
 
 
 class _Said(NamedTuple):
@@ -224,11 +220,12 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
             continue
         with without_collector():
             program = _program(tree, result.path)
-            sources = program.program.sources
-            found[result.path] = list(_needs_of(program)) if sources else []
-            if not has_release and sources and pins_of(sources[0].roots):
+            if isinstance(program, Unread) or not program.program.sources:
+                continue
+            found[result.path] = list(_needs_of(program))
+            if not has_release and pins_of(program.program.sources[0].roots):
                 before = _program(old, result.path) if result.is_changed else program
-                found[result.path] += _release_of(before.program)
+                found[result.path] += [] if isinstance(before, Unread) else _release_of(before.program)
         left -= program.program.bytes_read
         imported |= {each.file.shown for each in program.program.sources[1:]}
     needs: dict[_Said, list[str]] = {}

@@ -8,9 +8,9 @@ import re
 
 from mpls.migrate.analysis import Analysis, Decision, Use, alternatives, home_of, replacement_of
 from mpls.migrate.kept_objects import kept_in
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release
+from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_given_optimizer_of_tf_1
 from mpls.names import GRAPH_REWRITES, GRAPH_WRAPPER, SCALE_CLASSES, Name, named
-from mpls.program.meaning import Meaning, are_optimizers_of_tf_1
+from mpls.program.meaning import Meaning
 from mpls.program.scopes import Binding, Chain, Region, Role
 from mpls.program.tables import is_experimental
 
@@ -266,21 +266,10 @@ class _Native:
     def _are_rewrites_plain(self) -> bool:
         """Whether the graph rewrite gets optimizers of TF 1 only: TensorFlow's own refuses others."""
         return all(
-            each.call is not None and bool(each.call.args) and self._is_plain(each.call.args[0], each.chain.region, 0)
+            is_given_optimizer_of_tf_1(each, self._analysis)
             for each in self._uses
             if each.rows[0].attribute == GRAPH_REWRITES[0]
         )
-
-    def _is_plain(self, node: ast.expr, region: Region, depth: int) -> bool:
-        if isinstance(node, ast.Call):
-            meaning = self._analysis.meanings.of(node.func, region)
-            return meaning.is_whole and are_optimizers_of_tf_1(meaning.paths)
-        if isinstance(node, ast.Name) and depth == 0:
-            bindings = region.find(node.id)
-            value = bindings[0].value if bindings else None
-            # `opt = rewrite(opt)` binds the name again.
-            return isinstance(value, ast.expr) and len(bindings) <= 2 and self._is_plain(value, bindings[0].region, 1)
-        return False
 
 
 def written(analysis: Analysis, chain: Chain, node: ast.expr, path: str) -> str | None:

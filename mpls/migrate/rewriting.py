@@ -12,10 +12,16 @@ from collections.abc import Iterator
 from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use, alternatives, is_gone
 from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, PUBLIC, arguments_of_release, is_fixed, is_through_unsure
+from mpls.migrate.wrapper_calls import (
+    EXPERIMENTAL,
+    PUBLIC,
+    arguments_of_release,
+    is_fixed,
+    is_given_optimizer_of_tf_1,
+    is_through_unsure,
+)
 from mpls.names import module_of, named
 from mpls.program.files import BROKEN
-from mpls.program.meaning import are_optimizers_of_tf_1
 from mpls.program.scopes import Chain, Region, Role, Statement
 
 _SPACE = re.compile(r"[\s\\]+|#[^\n]*")
@@ -434,17 +440,7 @@ def _maker(use: Use, decision: Decision, analysis: Analysis) -> str:
         is_told = "skip_counts_step" in names or any("skip_counts_step" in each.new for each in decision.edits)
         return "" if use.call is None or is_told or is_fixed(use.call, decision.edits) else "this wrapper"
     if decision.path == _REWRITE and use.call is not None:
-        return "" if _is_of_graphs(use, use.call, analysis) else "the wrapper that this makes of an optimizer of Keras"
+        is_of_graphs = is_given_optimizer_of_tf_1(use, analysis)
+        return "" if is_of_graphs else "the wrapper that this makes of an optimizer of Keras"
     is_compiled = decision.path == _SET_POLICY and analysis.facts.compiles
     return "the wrapper that compile makes under this policy" if is_compiled else ""
-
-
-def _is_of_graphs(use: Use, call: ast.Call, analysis: Analysis) -> bool:
-    """Return whether the graph rewrite gets an optimizer of TF 1, over which a skipped step never counts."""
-    value = call.args[0] if call.args else None
-    bindings = use.chain.region.find(value.id) if isinstance(value, ast.Name) else []
-    if bindings:
-        value = bindings[0].value if isinstance(bindings[0].value, ast.expr) else None
-    if not isinstance(value, ast.Call):
-        return False
-    return are_optimizers_of_tf_1(analysis.meanings.of(value.func, use.chain.region).paths)

@@ -148,9 +148,8 @@ class SourceText:
         for edit in edits:
             changed.setdefault(self._lines_around(edit), []).append(edit)
         try:
-            for (start, end), inner in changed.items():
-                part = self._edited(inner, start, end)
-                parse(f"if 1:\n{part}" if part.startswith((" ", "\t")) else part)
+            parts = [self._edited(inner, *lines) for lines, inner in changed.items()]
+            parse("\n".join(f"if 1:\n{each}" if each.startswith((" ", "\t")) else each for each in parts))
         except BROKEN:
             # Its message has the line of the whole.
             parse(self.edited(edits))

@@ -33,6 +33,7 @@ PUBLIC = "mpls.keras.LossScaleOptimizer"
 # The first argument had two names.
 _OPTIMIZER = ("optimizer", "opt")
 _OLD = (*_OPTIMIZER, "loss_scale")
+_OF_TF_1 = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 _SPACE = re.compile(rb"(?:\s|#[^\r\n]*)*")
 
 
@@ -151,6 +152,19 @@ def is_fixed(call: ast.Call, edits: Sequence[Edit] = ()) -> bool:
     """Return whether a call of the public wrapper makes one with a fixed scale, which skips no step."""
     is_given = any(each.arg == "dynamic" and ast.unparse(each.value) == "False" for each in call.keywords)
     return is_given or any(each.new.startswith(_IS_FIXED) for each in edits)
+
+
+def is_given_optimizer_of_tf_1(use: Use, analysis: Analysis) -> bool:
+    """Return whether a call of the graph rewrite gets an optimizer of TF 1, over which a skipped step never counts."""
+    first = use.call.args[0] if use.call is not None and use.call.args else None
+    region = use.chain.region
+    # `opt = rewrite(opt)` binds the name again.
+    bindings = region.find(first.id) if isinstance(first, ast.Name) else []
+    value = bindings[0].value if 0 < len(bindings) <= 2 else first
+    if not isinstance(value, ast.Call):
+        return False
+    meaning = analysis.meanings.of(value.func, bindings[0].region if bindings else region)
+    return meaning.is_whole and bool(meaning.paths) and all(map(_OF_TF_1.fullmatch, meaning.paths))
 
 
 def _renamed(call: ast.Call, text: SourceText, old: str, new: str) -> list[Edit]:

@@ -6,7 +6,7 @@ import ast
 import functools
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -24,7 +24,6 @@ MOST_ALIASES = 20
 _OWN = "@"
 # `tf.compat.v1` and `tf.compat.v2` have themselves and each other in them, to any depth.
 _COMPAT = re.compile(r"^tf\.compat\.v[12](?:\.compat\.v[12])*(?=\.compat\.v[12](?:\.|$))")
-_OPTIMIZER_OF_TF_1 = re.compile(r"tf\.(?:compat\.v1\.)?train\.\w+Optimizer")
 
 
 class Branch(IntEnum):
@@ -63,11 +62,6 @@ class Meaning(NamedTuple):
 
 NOTHING = Meaning(frozenset(), False)
 _NONE = Meaning(frozenset(), True)
-
-
-def are_optimizers_of_tf_1(paths: Collection[str]) -> bool:
-    """Return whether paths, of which there has to be one, are all of optimizers of TF 1."""
-    return bool(paths) and all(map(_OPTIMIZER_OF_TF_1.fullmatch, paths))
 
 
 class Modules(Protocol):

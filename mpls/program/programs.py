@@ -276,11 +276,11 @@ class Tree:
                 yield _of_script(each, program)
             for each in sorted(files(path, _NOTEBOOK)):
                 is_empty = False
-                yield self._of_notebook(each)
+                yield self.notebook(each)
             if is_empty:
                 yield Unread(path, "has no Python source in it")
         elif path.endswith(_NOTEBOOK):
-            yield self._of_notebook(path)
+            yield self.notebook(path)
         else:
             yield _of_script(path, self.script(path))
 
@@ -313,12 +313,15 @@ class Tree:
             if shown not in imported or path in mains:
                 yield path, program
 
-    def _of_notebook(self, path: str) -> Found | Unread:
+    def notebook(self, path: str, *, max_bytes: int = MAX_BYTES) -> Found | Unread:
+        """Return the program in a notebook."""
+        content = self.contents.get(path, self.contents.get(os.path.realpath(path)))
         try:
-            if not os.path.isfile(path):
+            if content is None and not os.path.isfile(path):
                 raise ValueError("is not a file")
-            with open(path, "rb") as file:
-                content = file.read(MAX_NOTEBOOK_BYTES + 1)
+            if content is None:
+                with open(path, "rb") as file:
+                    content = file.read(MAX_NOTEBOOK_BYTES + 1)
             if len(content) > MAX_NOTEBOOK_BYTES:
                 raise ValueError(f"is larger than {MAX_NOTEBOOK_BYTES} bytes")
             cells = notebook(content)
@@ -328,7 +331,7 @@ class Tree:
             return Unread(path, str(error))
         where, name = os.path.split(absolute(path))
         shown = Folder(where).shown(name)
-        program = self.code(cells.text, shown, folder=where)
+        program = self.code(cells.text, shown, folder=where, max_bytes=max_bytes)
         if not program.sources:
             return _of_script(path, program)
         program.unread.extend((f"{shown}:cell {cell}", reason) for cell, reason in cells.unread)

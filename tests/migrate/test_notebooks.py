@@ -101,6 +101,12 @@ def test_messages_name_the_cell_and_its_line() -> None:
     assert shown == [f"+++ <stdin>.ipynb:cell {number}" for number in (1, 3, 5)]
 
 
+def test_large_outputs() -> None:
+    code = cell("import tensorflow as tf\nother.loss_scale()\n") | {"outputs": ["x" * 1_100_000]}
+    result = migrated_notebook(json.dumps({"cells": [code], "metadata": {}, "nbformat": 4}).encode())
+    assert (result.status, result.rules) == (0, ("loss-scale-calls",))
+
+
 UNREAD = {
     "a magic": "%time tf.keras.mixed_precision.experimental.set_policy(p)",
     "what a magic returns": "x = %time tf.keras.mixed_precision.experimental.Policy(p)",
