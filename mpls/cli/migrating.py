@@ -15,7 +15,7 @@ from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
 from mpls.doctor import described
 from mpls.errors import printable
-from mpls.migrate.analysis import Kind, Rule, Settings
+from mpls.migrate.analysis import Outcome, Rule, Settings
 from mpls.migrate.many_files import (
     ChangedMeanwhileError,
     Message,
@@ -164,7 +164,7 @@ def _end(
             for reason in result.unread:
                 _tell(f"mpls migrate: {printable(result.path)} {printable(reason)}")
             for message in result.messages:
-                if message.kind is Kind.LEFT:
+                if message.kind is Outcome.LEFT:
                     _tell(f"{_place(result, message)}: {message.text} [{message.rule}]")
         for line in (_summary(results, number, is_written=options.write), *needs):
             _tell(f"mpls migrate: {line}")
@@ -312,7 +312,7 @@ def _summary(results: Sequence[Result], number: int, *, is_written: bool) -> str
         is_written: whether changes were written.
     """
     changed = sum(result.is_changed for result in results)
-    left = sum(message.kind is Kind.LEFT for result in results for message in result.messages)
+    left = sum(message.kind is Outcome.LEFT for result in results for message in result.messages)
     verb = "changed" if is_written else "would change"
     parts = [f"{changed} of {_count(number, 'file')} {verb}"]
     if left:

@@ -82,7 +82,7 @@ class Settings:
     is_native: bool = False
 
 
-class Kind(Enum):
+class Outcome(Enum):
     """What a message is about."""
 
     CHANGED = "changed"
@@ -104,7 +104,7 @@ class Finding(NamedTuple):
 
     node: ast.expr | ast.stmt | ast.alias
     text: str
-    kind: Kind = Kind.LEFT
+    kind: Outcome = Outcome.LEFT
     rule: str = ""
 
 
@@ -145,7 +145,7 @@ class Decision:
     path: str
     edits: list[Edit] = field(default_factory=list)
     note: str = ""
-    kind: Kind = Kind.NOTED
+    kind: Outcome = Outcome.NOTED
     otherwise: Decision | None = None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 
 from mpls.errors import printable
-from mpls.migrate.analysis import Analysis, Finding, Kind, Settings
+from mpls.migrate.analysis import Analysis, Finding, Outcome, Settings
 from mpls.migrate.plan import decide
 from mpls.migrate.rewriting import rewritten
 from mpls.migrate.rules import NAMES_IN_STRINGS, RULES, names_in_notebook
@@ -159,7 +159,7 @@ class Message:
     line: int
     rule: str
     text: str
-    kind: Kind
+    kind: Outcome
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def _of_unread_lines(text: NotebookText, reader: Reader) -> Iterator[Message]:
     rule = NAMES_IN_STRINGS.name
     for number, place, line in text.unread_lines() if rule in reader.settings.rules else ():
         for what in names_in_notebook(line):
-            yield Message(number, place, rule, what, Kind.LEFT)
+            yield Message(number, place, rule, what, Outcome.LEFT)
 
 
 def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | None, int]]) -> tuple[Message, ...]:

@@ -9,7 +9,7 @@ import tokenize
 from bisect import bisect
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import Analysis, Decision, Finding, Kind, Use, alternatives, is_gone
+from mpls.migrate.analysis import Analysis, Decision, Finding, Outcome, Use, alternatives, is_gone
 from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import (
@@ -50,7 +50,7 @@ def rewritten(analysis: Analysis) -> tuple[tuple[Edit, ...], tuple[Finding, ...]
             # What is written back is valid Python, whatever else goes wrong.
             what = f"the file is left as it is, since the result would be no Python: {error}"
             left = Finding(analysis.text.tree.body[0], what, rule="none")
-            return (), (left, *(each for each in in_order if each.kind is not Kind.CHANGED))
+            return (), (left, *(each for each in in_order if each.kind is not Outcome.CHANGED))
     return kept, in_order
 
 
@@ -116,7 +116,7 @@ class _Rewriting:
             return
         yield from decision.edits
         if is_named:
-            yield Finding(use.node, f"the arguments become those of {decision.path}", Kind.CHANGED, rule.name)
+            yield Finding(use.node, f"the arguments become those of {decision.path}", Outcome.CHANGED, rule.name)
         else:
             native = written(analysis, use.chain, use.node, decision.path) if decision.otherwise is not None else None
             yield from self._replaced(use.chain, use.node, home, name, use.rows[0].path, rule.name, native)
@@ -127,7 +127,7 @@ class _Rewriting:
         start, end = self._text.span(node)
         spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
         yield Edit(start, end, self._with_comments(spelled, start, end))
-        yield Finding(node, f"{path} becomes {spelled}", Kind.CHANGED, rule or "experimental-policies")
+        yield Finding(node, f"{path} becomes {spelled}", Outcome.CHANGED, rule or "experimental-policies")
 
     def _with_comments(self, spelled: str, start: int, end: int) -> str:
         """Return what is written in place of a name, with the comments in it: it is in parentheses if it has any."""
@@ -336,7 +336,7 @@ def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Fin
         rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
         if rule is not None:
             text = f"imports {new} in place of {row.path}"
-            yield Finding(alias, text, Kind.CHANGED, rule.name)
+            yield Finding(alias, text, Outcome.CHANGED, rule.name)
 
 
 def _module(alias: ast.alias, home: str) -> str:

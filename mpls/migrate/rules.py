@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import STAR_RULE, Analysis, Finding, Kind, Rule, home_of, is_gone, replacement_of
+from mpls.migrate.analysis import STAR_RULE, Analysis, Finding, Outcome, Rule, home_of, is_gone, replacement_of
 from mpls.migrate.kept_objects import METHODS, RULE_NAME, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
@@ -161,7 +161,7 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
         yield Finding(node, f"{source}() is left: take the parentheses away by hand")
     else:
         yield Edit(start, end, "")
-        yield Finding(node, f"{source}() becomes {source}", Kind.CHANGED)
+        yield Finding(node, f"{source}() becomes {source}", Outcome.CHANGED)
 
 
 def _uses_frameworks(analysis: Analysis) -> bool:
@@ -193,7 +193,7 @@ def _kept(analysis: Analysis) -> Found:
     kept = analysis.kept
     if kept is not None and kept.node is not None:
         what = f"mpls.install(as_of={analysis.settings.as_of!r}) is called behind the imports"
-        yield Finding(kept.node, f"{what}: {kept.why}", Kind.CHANGED)
+        yield Finding(kept.node, f"{what}: {kept.why}", Outcome.CHANGED)
     for node, text in lost_in(analysis):
         yield Finding(node, text)
 
@@ -239,7 +239,7 @@ def _names_in_checkpoints(analysis: Analysis) -> Found:
     if node is not None:
         what = f"{analysis.text.source(node)} tells names, of which Savers write more with mpls.v1"
         advice = "TensorFlow's own wrapper stays; write mpls.v1 if more names do no harm"
-        yield Finding(node, f"{what}: {advice}", Kind.NOTED)
+        yield Finding(node, f"{what}: {advice}", Outcome.NOTED)
     if not any(_is_of_graphs(row) for use, _ in analysis.uses for row in use.rows):
         return
     for chain in analysis.survey.called.get("initialized_value", ()) if not _has_reference_variables(analysis) else ():
@@ -316,7 +316,7 @@ def _stars(analysis: Analysis) -> Found:
         home, names = analysis.names_of_star(node)
         if names:
             yield Edit(*analysis.text.span(node), f"from {home} import {', '.join(names)}")
-            yield Finding(node, f"imports the names of {home} one by one", Kind.CHANGED)
+            yield Finding(node, f"imports the names of {home} one by one", Outcome.CHANGED)
             continue
         for path in sorted(analysis.meanings.module_of(node)):
             if is_gone(path):
@@ -355,7 +355,7 @@ def _strings(analysis: Analysis) -> Found:
             if is_gone(path):
                 what = f"{call.func.id} asks for {path}, which is gone"
                 if call.func.id == "hasattr":
-                    yield Finding(call, f"{what}: it is False today, and the other branch runs", Kind.NOTED)
+                    yield Finding(call, f"{what}: it is False today, and the other branch runs", Outcome.NOTED)
                 else:
                     yield Finding(call, f"{what}: {_advice(path)}")
 

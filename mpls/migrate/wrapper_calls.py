@@ -21,7 +21,7 @@ from mpls.formats.wrapper_state import (
     OLD_NAMES,
     can_be_scale,
 )
-from mpls.migrate.analysis import Analysis, Decision, Kind, Use, home_of
+from mpls.migrate.analysis import Analysis, Decision, Outcome, Use, home_of
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.names import named, namespaces
 from mpls.program.meaning import Meaning
@@ -60,7 +60,7 @@ def _as_it_is(use: Use, analysis: Analysis) -> Decision:
         return Decision(EXPERIMENTAL)
     edits = _renamed(use.call, analysis.text, "opt", "optimizer")
     is_clear = scale_argument(use.call) is not None
-    return Decision(EXPERIMENTAL, edits) if is_clear else Decision(EXPERIMENTAL, edits, _NO_SCALE, Kind.LEFT)
+    return Decision(EXPERIMENTAL, edits) if is_clear else Decision(EXPERIMENTAL, edits, _NO_SCALE, Outcome.LEFT)
 
 
 def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: bool) -> Decision | None:
@@ -70,7 +70,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         is_clear = len(call.args) < 2 and all(each.arg not in (None, "loss_scale") for each in call.keywords)
         return Decision(PUBLIC, _at_release(call, analysis)) if is_clear else None
     if scale is None:
-        return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Kind.LEFT)
+        return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Outcome.LEFT)
     value = scale.value if isinstance(scale, ast.keyword) else scale
     settings = scale_arguments(value, use.chain.region, analysis)
     as_they_are = [*_renamed(call, analysis.text, "opt", "optimizer"), *_at_release(call, analysis)]
@@ -78,7 +78,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         source = " ".join(analysis.text.source(value).split())
         note = f"the loss scale {source} {settings.why}"
         note += f": {settings.advice}" if settings.advice else f"; {EXPERIMENTAL} takes it as it is"
-        return Decision(EXPERIMENTAL, as_they_are, note, Kind.LEFT if settings.advice else Kind.NOTED)
+        return Decision(EXPERIMENTAL, as_they_are, note, Outcome.LEFT if settings.advice else Outcome.NOTED)
     is_asked = bool(class_values(analysis))
     if is_asked and "growth_factor" not in settings:
         # What is asked for the class, where it is not replaced, is an object of that class.
@@ -91,7 +91,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
         settings = ", ".join([settings, *arguments_of_release(analysis)])
     renamed = [edit for old in _OPTIMIZER for edit in _renamed(call, analysis.text, old, "inner_optimizer")]
     edits = [Edit(*span, settings), *renamed]
-    return Decision(PUBLIC, edits, _NOT_OF_CLASS, Kind.LEFT) if is_asked else Decision(PUBLIC, edits)
+    return Decision(PUBLIC, edits, _NOT_OF_CLASS, Outcome.LEFT) if is_asked else Decision(PUBLIC, edits)
 
 
 _NOT_OF_CLASS = (
@@ -158,13 +158,20 @@ def is_given_optimizer_of_tf_1(use: Use, analysis: Analysis) -> bool:
     """Return whether a call of the graph rewrite gets an optimizer of TF 1, over which a skipped step never counts."""
     first = use.call.args[0] if use.call is not None and use.call.args else None
     region = use.chain.region
-    # `opt = rewrite(opt)` binds the name again.
     bindings = region.find(first.id) if isinstance(first, ast.Name) else []
-    value = bindings[0].value if 0 < len(bindings) <= 2 else first
+    # `opt = rewrite(opt)` binds the name again.
+    others = [each for each in bindings[1:] if not _is_around(each.value, first)]
+    value = first if not bindings else None if others else bindings[0].value
     if not isinstance(value, ast.Call):
         return False
     meaning = analysis.meanings.of(value.func, bindings[0].region if bindings else region)
     return meaning.is_whole and bool(meaning.paths) and all(map(_OF_TF_1.fullmatch, meaning.paths))
+
+
+def _is_around(value: ast.AST | None, name: ast.expr | None) -> bool:
+    """Return whether a value is what a call returns whose first argument is a name."""
+    inner = value.args[0] if isinstance(value, ast.Call) and value.args else None
+    return isinstance(inner, ast.Name) and isinstance(name, ast.Name) and inner.id == name.id
 
 
 def _renamed(call: ast.Call, text: SourceText, old: str, new: str) -> list[Edit]:

@@ -57,6 +57,7 @@ NATIVE = f"«{EXPERIMENTAL}.LossScaleOptimizer→{KERAS}.LossScaleOptimizer»"
 PUBLIC = f"«{KERAS}.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»"
 MODULE = f"«{KERAS}→mpls».experimental"
 SCALES = "«tf.mixed_precision→mpls».experimental"
+OF_GRAPH = "«tf.train.experimental→tf.compat.v1.mixed_precision»"
 DYNAMIC = "«'dynamic'→dynamic=True»"
 FIXED = "«→dynamic=False, initial_scale=»"
 
@@ -782,12 +783,20 @@ NATIVES = {
         f"{TF}mp = «{EXPERIMENTAL}→{KERAS}»\n«mp.set_policy→mp.set_global_policy»(mp.Policy('mixed_float16'))\n"
     ),
     "a graph": native(
-        f"{TF}opt = «tf.train.experimental→tf.compat.v1.mixed_precision».MixedPrecisionLossScaleOptimizer(opt, "
-        "«tf.train.experimental→tf.compat.v1.mixed_precision».DynamicLossScale(8))\n",
+        f"{TF}opt = {OF_GRAPH}.MixedPrecisionLossScaleOptimizer(opt, {OF_GRAPH}.DynamicLossScale(8))\n",
     ),
     "the rewrite of an optimizer of TF 1": native(
-        f"{TF}opt = tf.train.AdamOptimizer(0.1)\n"
-        "opt = «tf.train.experimental→tf.compat.v1.mixed_precision».enable_mixed_precision_graph_rewrite(opt)\n",
+        f"{TF}opt = tf.train.AdamOptimizer(0.1)\nopt = {OF_GRAPH}.enable_mixed_precision_graph_rewrite(opt)\n",
+    ),
+    "the rewrite of one of two optimizers": native(
+        f"{TF_V1}opt = tf.train.AdamOptimizer(0.1)\nif args.keras:\n    opt = tf.keras.optimizers.Adam(0.1)\n"
+        "new = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n",
+    ),
+    "the rewrite or the wrapper": native(
+        f"{TF}opt = tf.train.AdamOptimizer(0.1)\nif args.wrapper:\n"
+        f"    opt = {OF_GRAPH}.MixedPrecisionLossScaleOptimizer(opt, 8)\n"
+        "else:\n"
+        f"    opt = {OF_GRAPH}.enable_mixed_precision_graph_rewrite(opt)\n",
     ),
     "the rewrite of another optimizer": native(
         f"{TF_V1}opt = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"

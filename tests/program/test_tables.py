@@ -30,47 +30,31 @@ def is_there(root: Any, path: str) -> bool:
     return True
 
 
+# Each table, where its names are, and where they are not.
+TABLES = [
+    (tables.TF_1, (tf.compat.v1,), tf),
+    (tables.TF_2, (tf,), tf.compat.v1),
+    (tables.KERAS_2, (tf_keras,), keras),
+    (tables.KERAS_2_OF_TF, (tf_keras, keras), tf.keras),
+    (tables.KERAS_2_PRIVATE, (tf_keras.src,), keras),
+    (tables.KERAS_3, (keras,), tf_keras),
+]
+ROWS = [(path, homes, other) for names, homes, other in TABLES for path in sorted(names)]
+
+
 class TablesTest(unittest.TestCase):
-    @parameterized.expand([(path,) for path in sorted(tables.TF_1)])
-    def test_only_tf_1_has_it(self, path: str) -> None:
-        path = path.removeprefix("tf.")
+    @parameterized.expand(ROWS)
+    def test_where_a_name_is(self, path: str, homes: tuple[Any, ...], other: Any) -> None:
+        within = path.partition(".")[2]
         # What Keras 3 cannot give is an error of its own there.
-        self.assertTrue(is_there(tf.compat.v1, path) or "tf." + path in tables.KERAS_2_OF_TF_1)
-        self.assertFalse(is_there(tf, path))
-
-    @parameterized.expand([(path,) for path in sorted(tables.TF_2)])
-    def test_only_tf_2_has_it(self, path: str) -> None:
-        self.assertTrue(is_there(tf, path.removeprefix("tf.")))
-        self.assertFalse(is_there(tf.compat.v1, path.removeprefix("tf.")))
-
-    @parameterized.expand([(path,) for path in sorted(tables.KERAS_2)])
-    def test_only_keras_2_has_it(self, path: str) -> None:
-        within = path.removeprefix("keras.")
-        self.assertTrue(is_there(tf_keras, within))
-        if within != "optimizers.legacy":
-            # That one is there, and every optimizer in it raises.
-            self.assertFalse(is_there(keras, within))
-
-    @parameterized.expand([(path,) for path in sorted(tables.KERAS_2_OF_TF)])
-    def test_tf_keras_has_it_with_keras_2_only(self, path: str) -> None:
-        within = path.removeprefix("keras.")
-        self.assertTrue(is_there(tf_keras, within) and is_there(keras, within))
-        self.assertFalse(is_there(tf.keras, within))
-
-    @parameterized.expand([(path,) for path in sorted(tables.KERAS_2_PRIVATE)])
-    def test_only_keras_2_has_it_within(self, path: str) -> None:
-        within = path.removeprefix("keras.")
-        self.assertTrue(is_there(tf_keras.src, within))
-        self.assertFalse(is_there(keras, within))
+        is_missing = homes == (tf.compat.v1,) and path in tables.KERAS_2_OF_TF_1
+        self.assertTrue(is_missing or all(is_there(home, within) for home in homes))
+        # That one is there, and every optimizer in it raises.
+        self.assertTrue(within == "optimizers.legacy" or not is_there(other, within))
 
     def test_legacy_optimizers_are_no_longer_in_keras_3(self) -> None:
         with self.assertRaisesRegex(ImportError, "not supported in Keras 3"):
             keras.optimizers.legacy.Adam()
-
-    @parameterized.expand([(path,) for path in sorted(tables.KERAS_3)])
-    def test_only_keras_3_has_it(self, path: str) -> None:
-        self.assertTrue(is_there(keras, path.removeprefix("keras.")))
-        self.assertFalse(is_there(tf_keras, path.removeprefix("keras.")))
 
     @parameterized.expand([(name,) for name in tables.LATER_THAN_2_10])
     def test_no_legacy_optimizer_is_called_so(self, name: str) -> None:
