@@ -47,7 +47,6 @@ from mpls.core.weights import (
     in_graph_of,
     plain,
     read_values,
-    require_no_replica,
     require_used_here,
     write_values,
 )
@@ -693,7 +692,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             >>> float(loss_scale())
             1024.0
         """
-        require_no_replica("set_scale")
         value = to_number(scale, "set_scale: scale")
         with in_graph_of(session), self._lock:
             require_used_here(self, session, "set_scale")
@@ -747,7 +745,6 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             >>> float(loss_scale())
             4096.0
         """
-        require_no_replica(_SUBJECT)
         given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
         wanted = dict(zip(NUMBERS[1:], given, strict=True))
         steps = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from mpls.core import fast
 from mpls.core.fast import AsOneOp, Stacks, value_from, value_of
-from mpls.errors import TensorArgumentError, error_text
+from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 
 # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
 _HALF_DTYPES = (tf.float16, tf.bfloat16)
@@ -89,6 +89,25 @@ def as_variables(var_list: Any) -> Any:
         return lambda: as_variables(var_list())
     is_nest = isinstance(var_list, Mapping) or hasattr(var_list, "assign")
     return tf.nest.flatten(var_list if is_nest else list(var_list))
+
+
+def require_gradient(grads_and_vars: Iterable[tuple[Any, Any]], subject: str, advice: str) -> None:
+    """Refuse, before the loss scale changes, pairs without any gradient, as the wrapped optimizer would.
+
+    Args:
+        grads_and_vars: the pairs.
+        subject: the public name of the wrapper, for the error.
+        advice: how to compute gradients, for the error.
+
+    Raises:
+        ValueError: none has one.
+    """
+    pairs = list(grads_and_vars)
+    if any(grad is not None for grad, _ in pairs):
+        return
+    names = [str(getattr(variable, "name", variable)) for _, variable in pairs]
+    subject, constraint = f"{subject}: grads_and_vars", "hold at least one gradient that is not None"
+    raise ArgumentValueError(error_text(subject, constraint, names, advice, "no-gradients"))
 
 
 def largest_scale(dtype: Any) -> float:

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -69,24 +69,13 @@ class GraphState:
     optimizers: list[Any] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
 
-    @property
-    def parts(self) -> dict[str, str]:
-        """The last parts of the variables' names, by the names in this graph."""
-        return {own: part for step in self.steps for own, part in step.parts.items()}
-
-    @property
-    def first(self) -> dict[str, str]:
-        """The names that TensorFlow's own wrapper gives them with control flow v1, by the names in this graph."""
-        return {own: name for step in self.steps for own, name in step.first.items()}
-
-    @property
-    def second(self) -> dict[str, str]:
-        """The same with control flow v2."""
-        return {own: name for step in self.steps for own, name in step.second.items()}
+    def names(self, kind: Literal["parts", "first", "second"]) -> dict[str, str]:
+        """Return names of the optimizers' variables, by the names in this graph; `Step` says which."""
+        return {own: name for step in self.steps for own, name in getattr(step, kind).items()}
 
     @property
     def native_names(self) -> dict[str, str]:
-        """The same with the control flow of each step, without variables that have the same name in this graph."""
+        """The first or the second names, by the control flow of each step, without those that are the same here."""
         names = {
             own: name for step in self.steps for own, name in (step.second if step.is_second else step.first).items()
         }
@@ -152,8 +141,11 @@ class StepNames:
                 Variables that existed before the step may be among them.
         """
         state = self._state
-        parts = {} if state is None else {own: part for own, part in parts.items() if own not in state.parts}
-        if state is None or not parts:
+        if state is None:
+            return
+        known = state.names("parts")
+        parts = {own: part for own, part in parts.items() if own not in known}
+        if not parts:
             return
         if self._conditional:
             first = {own: self._scope + self._conditional + part for own, part in parts.items()}
@@ -162,13 +154,13 @@ class StepNames:
             first = second = self._names_without_conditional(state, parts)
         with tf.init_scope():
             variables = tf.compat.v1.global_variables()
-        others = {each.op.name for each in variables} - {*state.parts, *parts}
+        others = {each.op.name for each in variables} - {*known, *parts}
         state.steps.append(
             Step(
                 scope=self._scope,
                 parts=parts,
-                first=_made_unique(first, {*state.first.values(), *others}),
-                second=_made_unique(second, {*state.second.values(), *others}),
+                first=_made_unique(first, {*state.names("first").values(), *others}),
+                second=_made_unique(second, {*state.names("second").values(), *others}),
                 is_second=tf.compat.v1.control_flow_v2_enabled(),
                 is_conditional=bool(self._conditional),
             )
@@ -405,11 +397,11 @@ def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: A
     """
     in_file = set(reader.get_variable_to_shape_map())
     found, whole = [], []
-    for names in ({}, state.first, state.second):
+    for names in ({}, state.names("first"), state.names("second")):
         keys = {key: _renamed(key, own, names.get(own, own)) for key, own in wanted.items()}
         if in_file.issuperset(keys.values()):
             found.append(keys)
-            if in_file.issuperset(names.get(own, own) for own in state.parts):
+            if in_file.issuperset(names.get(own, own) for own in state.names("parts")):
                 whole.append(keys)
     # A saver may read some of the variables only. Prefer the kind of names that the file has for all of them.
     found = whole or found
@@ -462,7 +454,8 @@ def _find_renumbered(wanted: Mapping[str, str], state: GraphState, reader: Any) 
     if len(set(chosen.values())) != len(chosen):
         return None
     prefixes = {own: prefix for step, prefix in chosen.items() for own in step.parts}
-    return {key: _renamed(key, own, prefixes[own] + state.parts[own]) for key, own in wanted.items()}
+    parts_of = state.names("parts")
+    return {key: _renamed(key, own, prefixes[own] + parts_of[own]) for key, own in wanted.items()}
 
 
 def _places(scope: str, parts: set[str], reader: Any) -> tuple[str, ...]:
@@ -519,7 +512,7 @@ def _replicas_of_scales(state: GraphState, names: set[str]) -> dict[str, Any]:
 
 def _has_others_of_a_kind(state: GraphState, names: Iterable[str]) -> bool:
     """Return whether other optimizers have numbered names that TensorFlow's own wrapper would not have caused."""
-    others = set(names) - set(state.parts)
+    others = set(names) - set(state.names("parts"))
     heads = {re.escape(step.scope + step.head) for step in state.steps if step.is_conditional}
     return any(re.match(rf"{head}_\d+(/|$)", name) for head in heads for name in others)
 
@@ -548,7 +541,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
         _variables(entries, [name for name, number in numbers.items() if number.is_used]), numbers, found
     )
     _refuse_invalid_scales(path, entries, numbers, keys_of_scales, found)
-    of_optimizers = _variables(entries, state.parts)
+    of_optimizers = _variables(entries, state.names("parts"))
     keys = find_keys(of_optimizers, state, path, reader)
     if keys is None:
         key = next(name for name in of_optimizers if name not in found)

@@ -24,16 +24,11 @@ class _Place:
         applied: how often this step has applied gradients to each variable, by its `id`.
     """
 
-    def __init__(self, gone: set[str]) -> None:
+    def __init__(self) -> None:
         self.now: Counter[str] = Counter()
         self.unapplied: set[str] = set()
         self.step: Counter[str] = Counter()
         self.applied: Counter[int] = Counter()
-        self._gone = gone
-
-    def __del__(self) -> None:
-        # Gradients can outlive the function or thread that computed them.
-        self._gone.update(self.unapplied)
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,9 @@ class ScalingCalls:
         self._warns = warns
         self._told: set[str] = set()
         self._lock = threading.Lock()
-        # What functions and threads that are no more have called and not applied.
-        self._gone: set[str] = set()
+        # In how many places each call was made since gradients were last applied there. Functions and threads that are
+        # gone count too: gradients can outlive them.
+        self._unapplied: Counter[str] = Counter()
         self._places: weakref.WeakKeyDictionary[Any, _Place] = weakref.WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,6 +87,7 @@ class ScalingCalls:
             self.ever.add(call)
             place = self._place(_here())
             place.now[call] += 1
+            self._unapplied[call] += call not in place.unapplied
             place.unapplied.add(call)
 
     def count(self, *calls: str) -> int:
@@ -120,6 +117,8 @@ class ScalingCalls:
                         place.now += inner.now
                         inner.now = Counter()
             calls, place.now = place.now, Counter()
+            for call in place.unapplied:
+                self._unapplied[call] -= 1
             place.unapplied.clear()
             if self.scaling.isdisjoint(calls):
                 place.step += calls
@@ -139,8 +138,7 @@ class ScalingCalls:
 
     def _elsewhere(self, *, with_settled: bool) -> set[str]:
         with self._lock:
-            settled = self._settled if with_settled else set()
-            return self._gone.union(settled, *(place.unapplied for place in self._places.values()))
+            return {*+self._unapplied, *(self._settled if with_settled else ())}
 
     def warn_once(self, message: str) -> None:
         """Warn, but not twice of the same."""
@@ -153,7 +151,7 @@ class ScalingCalls:
     def _place(self, here: Any) -> _Place:
         place = self._places.get(here)
         if place is None:
-            place = self._places[here] = _Place(self._gone)
+            place = self._places[here] = _Place()
         return place
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from mpls.core import scaling_calls
 from mpls.core.autograph import as_written
+from mpls.core.gradients import require_gradient
 from mpls.core.loss_scale import changes_nothing
 from mpls.errors import ArgumentValueError, CallOrderError, error_text
 from mpls.optimizer_members import SCALING_METHODS
@@ -253,7 +254,7 @@ def drop_missing_gradients(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tu
     """
     pairs = list(grads_and_vars)
     require_gradients(pairs)
-    missing = _without_gradient(pairs)
+    missing = [str(getattr(variable, "name", variable)) for grad, variable in pairs if grad is None]
     if missing:
         tf.get_logger().warning("LossScaleOptimizer: there are no gradients for the variables %s.", missing)
     return [(grad, variable) for grad, variable in pairs if grad is not None]
@@ -275,23 +276,11 @@ def some_pairs(grads_and_vars: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any
 
 
 def require_gradients(grads_and_vars: list[tuple[Any, Any]]) -> None:
-    """Refuse pairs of which none has a gradient.
+    """Refuse pairs of which none has a gradient; no pairs at all are taken.
 
     Raises:
         ValueError: there are pairs, and none has a gradient.
     """
-    missing = _without_gradient(grads_and_vars)
-    if missing and len(missing) == len(grads_and_vars):
-        raise ArgumentValueError(
-            error_text(
-                "LossScaleOptimizer: grads_and_vars",
-                "hold at least one gradient that is not None",
-                missing,
-                "Check that the loss depends on the variables: tape.gradient(loss, variables)",
-                "no-gradients",
-            )
-        )
-
-
-def _without_gradient(grads_and_vars: list[tuple[Any, Any]]) -> list[str]:
-    return [str(getattr(variable, "name", variable)) for grad, variable in grads_and_vars if grad is None]
+    if grads_and_vars:
+        advice = "Check that the loss depends on the variables: tape.gradient(loss, variables)"
+        require_gradient(grads_and_vars, "LossScaleOptimizer", advice)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord, Stuck
 from mpls.core.fast import group
-from mpls.core.gradients import as_variables, unscale_gradients
+from mpls.core.gradients import as_variables, require_gradient, unscale_gradients
 from mpls.core.identifiers import get_required
 from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes_nothing, is_known_unread, never_skips
 from mpls.core.replicas import call_in_cross_replica_context
@@ -300,7 +300,8 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
             train_op = _apply_always(self._optimizer, self._record, grads_and_vars, global_step, name)
             names.note(_names_of_powers(self._optimizer))
             return train_op
-        _require_a_gradient(grads_and_vars)
+        advice = "Check that the loss depends on the variables: tf.gradients(loss, variables)"
+        require_gradient(grads_and_vars, _SUBJECT, advice)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
@@ -401,22 +402,6 @@ def _require_optimizer(opt: Any, subject: str) -> None:
     )
     raise ArgumentValueError(
         error_text(f"{subject}: opt", "be a tf.compat.v1.train.Optimizer", opt, advice, "optimizer-arguments")
-    )
-
-
-def _require_a_gradient(grads_and_vars: tuple[tuple[Any, Any], ...]) -> None:
-    """Refuse, before the loss scale changes, pairs without any gradient, as the wrapped optimizer would."""
-    if any(grad is not None for grad, _ in grads_and_vars):
-        return
-    names = [str(getattr(variable, "name", variable)) for _, variable in grads_and_vars]
-    raise ArgumentValueError(
-        error_text(
-            "MixedPrecisionLossScaleOptimizer: grads_and_vars",
-            "hold at least one gradient that is not None",
-            names,
-            "Check that the loss depends on the variables: tf.gradients(loss, variables)",
-            "no-gradients",
-        )
     )
 
 

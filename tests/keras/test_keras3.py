@@ -180,6 +180,19 @@ class StyleTest(unittest.TestCase):
         tf.function(lambda: keras_2_style(optimizer, variable, 1.0))()
         self.assertEqual(float(variable), 0.5)
 
+    def test_gradients_that_a_function_has_unscaled_after_a_step_of_the_other_style(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        keras_3_style(optimizer, variable, 1.0)
+
+        @tf.function
+        def unscaled() -> Any:
+            with tf.GradientTape() as tape:
+                loss = optimizer.get_scaled_loss(variable * 1.0)
+            return optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
+
+        optimizer.apply_gradients(zip(unscaled(), [variable], strict=True))
+        self.assertEqual(float(variable), 0.5)
+
     @parameterized.expand(
         [
             (f"{runner}_{'_and_'.join(apart)}_apart", compiled, scale, apart)

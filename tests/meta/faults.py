@@ -265,7 +265,7 @@ def _scale_is_not_saved() -> list[Patch]:
 
 
 def _state_is_touched_before_the_refusal() -> list[Patch]:
-    return [(mpls.v1.optimizer, "_require_a_gradient", lambda pairs: None)]
+    return [(mpls.v1.optimizer, "require_gradient", lambda *_: None)]
 
 
 def _no_refusal_in_keras() -> list[Patch]:

@@ -357,6 +357,7 @@ class SharedScaleTest(unittest.TestCase):
     def test_state_and_settings_are_those_of_both(self, family: str) -> None:
         one, other = sharing(family, [], [])
         third = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=other)
+        self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [8.0] * 3)
         other.load_state_dict({**other.state_dict(), "scale": 2.0})
         one.configure(growth_steps=5)
         self.assertEqual([float(each.loss_scale) for each in (one, other, third)], [2.0] * 3)
