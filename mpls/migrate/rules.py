@@ -166,8 +166,9 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
 
 def _uses_frameworks(analysis: Analysis) -> bool:
     """Return whether a file, or another one that is migrated with it and has wrappers, imports TensorFlow or Keras."""
-    imported = analysis.imported.values()
-    return analysis.facts.has_wrappers or any(not path.startswith("@") for paths in imported for path in paths)
+    return analysis.facts.has_wrappers or any(
+        not path.startswith("@") for paths in analysis.imported.values() for path in paths
+    )
 
 
 LOSS_SCALE_CALLS = Rule(

@@ -103,6 +103,7 @@ class Meanings:
         self._modules = modules
         self._others = others
         self._known: dict[tuple[int, str], Meaning] = {}
+        self._known_modules: dict[tuple[str, int], Meaning] = {}
         self._of_names: dict[tuple[Meaning, tuple[str, ...]], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
         self._module_of = {alias: each.node for each in survey.imports for alias in each.node.names}
@@ -239,6 +240,12 @@ class Meanings:
         return next((path for path in found.paths if not path.startswith(_OWN)), "") if found.is_whole else ""
 
     def _module(self, name: str, level: int) -> Meaning:
+        key = name, level
+        if key not in self._known_modules:
+            self._known_modules[key] = self._module_at(name, level)
+        return self._known_modules[key]
+
+    def _module_at(self, name: str, level: int) -> Meaning:
         file = self._modules.module(name, level)
         if file:
             return Meaning(frozenset((f"{_OWN}{file}",)), True)
