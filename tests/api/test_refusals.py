@@ -31,10 +31,17 @@ BAD_SETTINGS: dict[str, dict[str, Any]] = {
     "dynamic_is_no_bool": {"dynamic": "dynamic"},
     "fixed_without_scale": {"dynamic": False},
     "fixed_with_growth_steps": {"dynamic": False, "initial_scale": 4.0, "dynamic_growth_steps": 5},
+    "dynamic_is_a_number": {"dynamic": 128},
     "scale_is_nan": {"initial_scale": NAN},
+    "scale_is_infinite": {"initial_scale": float("inf")},
+    "scale_is_beyond_float32": {"initial_scale": 1e39},
+    "fixed_scale_has_no_reciprocal": {"dynamic": False, "initial_scale": 2.0**127},
     "scale_is_zero": {"dynamic": False, "initial_scale": 0},
+    "scale_is_negative": {"initial_scale": -8.0},
     "scale_is_no_number": {"initial_scale": "foo"},
+    "scale_is_a_list": {"initial_scale": [8.0, 8.0]},
     "growth_steps_are_no_number": {"dynamic_growth_steps": "foo"},
+    "growth_steps_are_a_list": {"dynamic_growth_steps": [2]},
     "unknown_argument": {"loss_scale": 4.0},
 }
 BAD_SCALES: dict[str, Any] = {
@@ -43,6 +50,7 @@ BAD_SCALES: dict[str, Any] = {
     "list": [4.0],
     "nan": NAN,
     "negative": -1,
+    "no_reciprocal": 2.0**127,
     "class": mpls.v1.DynamicLossScale,
 }
 
@@ -62,13 +70,20 @@ def combinations(*tables: Any) -> list[tuple[Any, ...]]:
 class ConstructorTest(unittest.TestCase):
     """The optimizer that was to be wrapped has not changed, and can be wrapped."""
 
-    @parameterized.expand(combinations(["new", "legacy"], BAD_SETTINGS))
+    @parameterized.expand(combinations(KERAS_FAMILIES, BAD_SETTINGS))
     def test_keras(self, label: str, family: str, settings: str) -> None:
         inner = FACTORIES[family]()
-        before = snapshot(inner)
-        with self.assertRaises((TypeError, ValueError)):
+        before, made = snapshot(inner), []
+
+        def creator(next_creator: Any, **kwargs: Any) -> Any:
+            made.append(next_creator(**kwargs))
+            return made[-1]
+
+        with tf.variable_creator_scope(creator), self.assertRaises((TypeError, ValueError)) as caught:
             mpls.keras.LossScaleOptimizer(inner, **BAD_SETTINGS[settings])
-        self.assertEqual(snapshot(inner), before)
+        self.assertIsInstance(caught.exception, mpls.errors.MplsError)
+        self.assertIn("See mpls docs ", str(caught.exception))
+        self.assertEqual((snapshot(inner), made), (before, []))
         self.assertIs(mpls.keras.LossScaleOptimizer(inner).inner_optimizer, inner)
 
     @parameterized.expand(combinations(BAD_SCALES))

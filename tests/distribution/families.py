@@ -36,7 +36,6 @@ class V1:
 
     name = "v1"
     advances_on_skip = False
-    works_with_central_storage = True
 
     def variable(self, value: Any, name: str) -> Any:
         return tf.Variable(value, name=name)
@@ -65,14 +64,8 @@ class V1:
     def apply(self, opt: Optimizer, grads: list[Any], variables: list[Any]) -> None:
         opt.outer.apply_gradients(zip(grads, variables, strict=True), global_step=opt.counter)
 
-    def slots(self, opt: Optimizer, variables: list[Any]) -> list[Any]:
-        return [opt.inner.get_slot(variable, "momentum") for variable in variables]
-
     def scale(self, opt: Optimizer) -> Any:
         return opt.outer._loss_scale._current_loss_scale
-
-    def good_steps(self, opt: Optimizer) -> Any:
-        return opt.outer._loss_scale._num_good_steps
 
 
 class Keras:
@@ -82,7 +75,6 @@ class Keras:
     optimizers: Any
     native_wrapper: Any
     advances_on_skip = True
-    works_with_central_storage = False
 
     def variable(self, value: Any, name: str) -> Any:
         return tf.Variable(value, name=name)

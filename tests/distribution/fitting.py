@@ -18,8 +18,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from tests.conformance.devices import quick_joins
+
 from .families import KERAS_3_STYLE, LEGACY, NEW, Keras, Optimizer
-from .strategies import agreed, quick_joins
+from .strategies import agreed
 
 EXAMPLES = 4
 TARGETS = np.array([[0.5, -0.3], [1.3, 0.7], [-0.9, 0.1], [0.4, -1.1]], np.float32)

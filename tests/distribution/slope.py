@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.conformance.devices import quick_joins
+
 from .families import Family, Optimizer
-from .strategies import parts, quick_joins, replica_slice
+from .strategies import parts, replica_slice
 
 
 class Summing(enum.Enum):

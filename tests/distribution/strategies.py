@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
@@ -11,44 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-
-@functools.cache
-def mirrored() -> Any:
-    return _mirrored()
-
-
-@functools.cache
-def mirrored_without_merge_calls() -> Any:
-    """Return a strategy whose replicas aggregate by collective ops, as on GPUs in functions that XLA compiles."""
-    strategy = _mirrored()
-    # What TensorFlow's own test combinations do.
-    strategy.extended._use_merge_call = lambda: False
-    return strategy
-
-
-def _mirrored() -> Any:
-    # One object each for the whole process, with keys of its own: by these alone collective ops are told apart.
-    tf.distribute.MirroredStrategy._collective_key_base += 30_011
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-
-
-@functools.cache
-def one_device() -> Any:
-    return tf.distribute.OneDeviceStrategy("/cpu:0")
-
-
-@functools.cache
-def central_storage(replicas: int = 2) -> Any:
-    devices = [f"/cpu:{index}" for index in range(replicas)]
-    return tf.distribute.experimental.CentralStorageStrategy(compute_devices=devices, parameter_device="/cpu:0")
-
+from tests.conformance.devices import mirrored, one_device
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "no_strategy": tf.distribute.get_strategy,
     "mirrored": mirrored,
-    "without_merge_calls": mirrored_without_merge_calls,
     "one_device": one_device,
-    "central_storage": central_storage,
 }
 
 
@@ -74,14 +40,3 @@ def replica_slice(value: Any) -> Any:
     index = context.replica_id_in_sync_group
     first = (index if isinstance(index, int) else tf.get_static_value(index)) * rows
     return value[first : first + rows]
-
-
-def quick_joins() -> Any:
-    """Return a context in which strategies look every few milliseconds, not every second, whether replicas are done.
-
-    They look once at once; threads of Python 3.13 are often not quite done by then.
-    """
-    wait = tf.train.Coordinator.wait_for_stop
-    return unittest.mock.patch.object(
-        tf.train.Coordinator, "wait_for_stop", lambda self, timeout=None: wait(self, timeout and min(timeout, 0.002))
-    )

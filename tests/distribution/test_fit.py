@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from parameterized import parameterized
 
+from tests.conformance.devices import mirrored
+
 from .fitting import FAMILIES, KERNEL, State, examples, fit, states
-from .strategies import MAKERS, mirrored
+from .strategies import MAKERS
 
 INF, NAN = float("inf"), float("nan")
 

@@ -14,10 +14,10 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsError, ReplicaContextError, UnsupportedStrategyError
+from tests.conformance.devices import central_storage, mirrored, quick_joins
 
 from .families import FAMILIES, KERAS_3, KERAS_3_STYLE, LEGACY, NEW, V_1, Family
 from .slope import Slope
-from .strategies import central_storage, mirrored, quick_joins
 
 
 def by_family(function: Any, index: int, call: Any) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -12,10 +10,10 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
+from tests.conformance.devices import central_storage, mirrored
+
 from .families import FAMILIES, KERAS_3, KERAS_3_STYLE, LEGACY, NEW, V_1, Family
-from .regression import Training, batch
 from .slope import Slope, Summing
-from .strategies import central_storage, mirrored
 
 INF, NAN = float("inf"), float("nan")
 # Two of them are infinite together.
@@ -121,43 +119,3 @@ class NotBuiltTest(unittest.TestCase):
         self.assertEqual(slope.step(1.0, first), [0.75 if first == 1.0 else 1.0] * 2)
         self.assertEqual(slope.scales(), [8.0 if first == 1.0 else 4.0] * 2)
         self.assertEqual(slope.step(0.0, 0.0), [0.625 if first == 1.0 else 1.0] * 2)
-
-
-class RestoredInTheScopeTest(unittest.TestCase):
-    """A run that is saved in the middle and restored into new objects goes on the same."""
-
-    @parameterized.expand(
-        [
-            *((f"{family.name}_mirrored", family, mirrored) for family in FAMILIES),
-            ("v1_central_storage", V_1, central_storage),
-        ]
-    )
-    @pytest.mark.matrix
-    def test_goes_on_the_same(self, name: str, family: Family, make: Any) -> None:
-        strategy = make()
-        saved, restored = (Training(family, family.scaled, strategy) for _ in range(2))
-        for index in range(3):
-            state = saved.step(batch(index, bad_row=3 if index == 1 else None))
-        self.assertEqual((state.scale, state.good_steps), (4.0, 1))
-        with tempfile.TemporaryDirectory() as folder:
-            with strategy.scope():
-                path = self.checkpoint(saved).save(str(pathlib.Path(folder) / "checkpoint"))
-                status = self.checkpoint(restored).restore(path)
-            for index in range(3, 7):
-                rows = batch(index, bad_row=0 if index == 5 else None)
-                expected, state = saved.step(rows), restored.step(rows)
-                for kind in ("weights", "slots"):
-                    arrays = [[part.tolist() for part in getattr(each, kind)] for each in (state, expected)]
-                    self.assertEqual(*arrays, f"step {index}: {kind}")
-                for kind in ("counter", "scale", "good_steps"):
-                    self.assertEqual(getattr(state, kind), getattr(expected, kind), f"step {index}: {kind}")
-            # Slots that the first step has made are restored too.
-            status.assert_consumed()
-        self.assertEqual((state.scale, state.good_steps), (4.0, 1))
-
-    @staticmethod
-    def checkpoint(training: Training) -> Any:
-        weights, bias = training.variables
-        return tf.train.Checkpoint(
-            weights=weights, bias=bias, optimizer=training.opt.outer, counter=training.opt.counter
-        )
