@@ -1,11 +1,14 @@
-"""The environment of the processes that tests start, and what is released of the checkout."""
+"""The processes that tests start, and what is released of the checkout."""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Collection
 
 import mpls
@@ -44,6 +47,43 @@ def process_environment(
         variables: what is different from the environment of this process.
     """
     return {**os.environ, "PYTHONPATH": python_path(PACKAGE_ROOT, *paths, needs=needs), **variables}
+
+
+class Forks:
+    """Runs programs in processes that have loaded the frameworks, but used nothing of them.
+
+    Not for what has to come before them, such as `mpls run` and `mpls.install(v1=True)`.
+
+    Args:
+        variables: what is different from the environment of this process, where the frameworks are loaded.
+    """
+
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
+        self._server: subprocess.Popen[str] | None = None
+
+    def run(
+        self, *command: str, folder: os.PathLike[str] | str, environment: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python COMMAND...` in a folder; the command is the path of a program and its arguments."""
+        if self._server is None:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "tests.forks"],
+                cwd=ROOT,
+                env=process_environment(**self._variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            atexit.register(self._server.communicate)
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        with tempfile.TemporaryDirectory() as output:
+            order = {"command": command, "folder": os.fspath(folder), "environment": environment, "output": output}
+            print(json.dumps(order), file=self._server.stdin, flush=True)
+            status = int(self._server.stdout.readline())
+            texts = ((pathlib.Path(output) / name).read_text() for name in ("stdout", "stderr"))
+            return subprocess.CompletedProcess(command, status, *texts)
 
 
 def build(source: pathlib.Path, target: pathlib.Path, *kinds: str) -> None:

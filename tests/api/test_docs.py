@@ -34,7 +34,7 @@ import mpls.keras
 import mpls.monitor
 from mpls.documentation import PAGES
 from mpls.names import NAMES, Name
-from tests.processes import OPTIONAL, ROOT, process_environment
+from tests.processes import OPTIONAL, ROOT, Forks, process_environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
@@ -143,17 +143,13 @@ def run_doctests() -> dict[str, Any]:
     return found
 
 
+FORKS = Forks()
+
+
 def run_here(*arguments: str) -> str:
+    environment = process_environment(ROOT, needs=OPTIONAL, MPLBACKEND="Agg")
     with tempfile.TemporaryDirectory() as folder:
-        result = subprocess.run(
-            [sys.executable, __file__, *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            env=process_environment(ROOT, needs=OPTIONAL, MPLBACKEND="Agg"),
-        )
+        result = FORKS.run(__file__, *arguments, folder=folder, environment=environment)
     if result.returncode:
         raise AssertionError(f"{' '.join(arguments)}\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}")
     return result.stdout

@@ -21,7 +21,7 @@ import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-from tests.processes import process_environment
+from tests.processes import Forks, process_environment
 
 pytestmark = pytest.mark.programs
 
@@ -34,6 +34,7 @@ COMMANDS = {
     "keras3_digits": (),
 }
 SCRIPTS = tuple(COMMANDS)
+FORKS = Forks()
 COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
 FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
 
@@ -51,15 +52,19 @@ REPORT = load_report()
 
 
 def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
+    command = [str(EXAMPLES / f"{script}.py"), *arguments]
+    environment = process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8")
+    if not COMMANDS[script]:
+        return FORKS.run(*command, folder=folder, environment=environment)
     return subprocess.run(
-        [sys.executable, *COMMANDS[script], str(EXAMPLES / f"{script}.py"), *arguments],
+        [sys.executable, *COMMANDS[script], *command],
         cwd=folder,
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=timeout,
         check=False,
-        env=process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8"),
+        env=environment,
     )
 
 

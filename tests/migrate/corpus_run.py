@@ -19,7 +19,7 @@ from tests.clients import running
 from tests.clients.comparing import differences
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import HERE, environment, lines_of, path_of
-from tests.processes import PACKAGE_ROOT, python_path
+from tests.processes import PACKAGE_ROOT, Forks, python_path
 
 ROOT = HERE.parents[1]
 LAUNCHER = pathlib.Path(__file__).parent / "launcher.py"
@@ -27,6 +27,8 @@ OUTCOMES = pathlib.Path(__file__).parent / "data" / "outcomes.json"
 # Options of `mpls run` for what has nothing to do with loss scaling, and what the launcher has for it.
 SWITCHES = {"--v1": "v1", "--legacy-optimizers": "legacy"}
 SAME = "same"
+# By the variable that chooses the Keras.
+FORKS = {each: Forks(TF_USE_LEGACY_KERAS=each) for each in ("0", "1")}
 TOOLS = {
     "none": "as they are",
     "tf_upgrade_v2": "`tf_upgrade_v2` of TensorFlow 2.21",
@@ -65,11 +67,10 @@ def outcome(name: str, tool: str) -> str:
         words = " ".join(program.options).split()
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
         settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
-        settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": "1" if "--keras" in words else "0"}
-        command = [sys.executable, str(LAUNCHER), *switches, "--", str(folder / f"{name}.py")]
-        done = subprocess.run(
-            command, env=settings, cwd=folder, capture_output=True, text=True, check=False, timeout=300
-        )
+        keras = "1" if "--keras" in words else "0"
+        settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": keras}
+        command = (str(LAUNCHER), *switches, "--", str(folder / f"{name}.py"))
+        done = FORKS[keras].run(*command, folder=folder, environment=settings)
     found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
     return SAME if not found else "reported" if is_left else found[0]
 
