@@ -136,8 +136,19 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
         size = _MEETING[has]
         chosen = covering(list(cases), size, given[product] if size else {_one_of(product, list(cases))})
         # Finding them takes a while.
-        meets = covering(list(cases), 2, chosen) if is_chosen and size < 2 else set(cases)
+        meets = _meeting_in_pairs(cases, chosen, marks[product]) if is_chosen and size < 2 else set(cases)
         _mark_cases(cases, chosen, meets, marks[product])
+
+
+def _meeting_in_pairs(cases: Iterable[Any], chosen: set[Any], mark: pytest.Mark) -> set[Any]:
+    """Return the cases in which each pair of values meets; of a module's tests, a tuple counts as several values."""
+    if "of" not in mark.kwargs:
+        return covering(list(cases), 2, chosen)
+    flat = {
+        case: tuple(itertools.chain(*(each if isinstance(each, tuple) else (each,) for each in case))) for case in cases
+    }
+    case_of = {values: case for case, values in flat.items()}
+    return {case_of[values] for values in covering(list(case_of), 2, [flat[case] for case in chosen])}
 
 
 def _rest_of(mark: pytest.Mark) -> str:

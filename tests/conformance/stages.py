@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.golden.replay import control_flow
+
 from .devices import Devices, quick_joins, replica_id, tf_variable
 
 v1 = tf.compat.v1
@@ -189,18 +191,6 @@ class GraphStage(Stage):
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
-
-
-@contextlib.contextmanager
-def control_flow(v2: bool) -> Iterator[None]:
-    """Build conditionals of graphs with TensorFlow's second control flow or its first."""
-    switches = (v1.disable_control_flow_v2, v1.enable_control_flow_v2)
-    before = v1.control_flow_v2_enabled()
-    switches[v2]()
-    try:
-        yield
-    finally:
-        switches[before]()
 
 
 MODES: dict[str, Callable[[Devices], Stage]] = {
