@@ -27,6 +27,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from tests.golden.replay import numbers
 
 v1 = tf.compat.v1
 
@@ -98,15 +99,6 @@ def artefacts(*kinds: str) -> list[Artefact]:
     """Return the artefacts of these kinds: `v1_saver`, `v1_object`, `keras_object`, `keras_model`."""
     found = [Artefact(path.parent.parent.name, path.parent.name) for path in sorted(DATA.glob("*/*/expected.json"))]
     return [each for each in found if each.kind in kinds]
-
-
-def numbers(value: Any) -> Any:
-    """Return a recorded value with the strings for non-finite floats made floats, in any nesting."""
-    if isinstance(value, dict):
-        return {key: numbers(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [numbers(entry) for entry in value]
-    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 def loss_of(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
@@ -326,18 +318,6 @@ def graph_training_of(
     factors = [v1.placeholder(tf.float32, []) for _ in variables]
     train_op = optimizer.minimize(loss_of(spec, variables, factors), global_step=global_step)
     return GraphTraining(artefact, variables, inner, optimizer, global_step, factors, train_op)
-
-
-@contextlib.contextmanager
-def control_flow(*, v2: bool) -> Iterator[None]:
-    """Build conditionals of graphs with TensorFlow's second control flow or its first."""
-    switches = (v1.disable_control_flow_v2, v1.enable_control_flow_v2)
-    before = v1.control_flow_v2_enabled()
-    switches[v2]()
-    try:
-        yield
-    finally:
-        switches[before]()
 
 
 def assert_state(actual: dict[str, Any], expected: dict[str, Any], *, exact: bool, what: str = "") -> None:

@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
 import unittest
 import warnings
 import zipfile
@@ -22,6 +21,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
+from tests.artefacts.test_writing import TemporaryFolderTestCase, batch, quiet_about_h5
 
 ARTEFACTS = pathlib.Path(__file__).parent / "data" / "artefacts"
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -123,8 +123,8 @@ class RecordedModelsTest(unittest.TestCase):
         tolerance = 1e-6 if is_exact else 1e-4
         inputs, targets = (np.array(spec[key], np.float32) for key in "xy")
         continued, reloaded = expected["next"], (expected.get("reloaded") or {}).get("next")
-        for number, batch in enumerate(spec["post"]):
-            rows = slice(2 * batch, 2 * batch + 2)
+        for number, which in enumerate(spec["post"]):
+            rows = slice(2 * which, 2 * which + 2)
             model.train_on_batch(inputs[rows], targets[rows])
             weights = (continued if has_slots else reloaded)[number]
             # The weights do not depend on the scale, which is a power of two.
@@ -144,17 +144,6 @@ def changed_archive(source: pathlib.Path, target: pathlib.Path, **changes: Any) 
         for name in old.namelist():
             change = changes.get(name.partition(".")[0])
             new.writestr(name, change(old.read(name)) if change else old.read(name))
-
-
-class TemporaryFolderTestCase(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-
-def batch(value: float) -> tuple[Any, Any]:
-    return np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32)
 
 
 def small_model(framework: Any, optimizer: Any, loss: Any = "mse", **kwargs: Any) -> Any:
@@ -276,8 +265,7 @@ class BareOptimizersTest(TemporaryFolderTestCase):
     @pytest.mark.matrix
     def test_they_stay_bare_and_keep_their_state(self, name: str, optimizers: Any, suffix: str) -> None:
         model, path = small_model(tf_keras, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        with quiet_about_h5():
             model.save(path)
         loaded, said = load(path)
         self.assertIs(type(loaded.optimizer), optimizers.Adam)

@@ -26,9 +26,10 @@ import mpls.errors
 import mpls.experimental
 import mpls.v1
 from mpls.core import fast
+from tests.golden.replay import control_flow, numbers
 from tests.processes import python_path
 
-from .replay import Artefact, GraphTraining, artefacts, assert_state, control_flow, graph_training_of, numbers
+from .replay import Artefact, GraphTraining, artefacts, assert_state, graph_training_of
 
 v1 = tf.compat.v1
 

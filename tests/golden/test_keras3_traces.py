@@ -826,6 +826,7 @@ class RecordedFactsTest(unittest.TestCase):
             assert is_ours(at(actual, row.path), row), f"{row.path} is {at(actual, row.path)}"
 
     @parameterized.expand([(case_id,) for case_id in FACT_CASES], name_func=named)
+    @pytest.mark.matrix
     def test_keras_own_wrapper_still_is(self, case_id: str) -> None:
         found = mismatches(result_of(case_id, NATIVE), expected_of(case_id))
         assert {(case_id, path) for path in found} <= NOT_THE_WRAPPERS, found
@@ -1078,6 +1079,7 @@ class RecordedProbesTest(unittest.TestCase):
         [(case_id,) for case_id in PROBES if case_id not in ("E.strategies_keras", "E.v1_over_keras_optimizer")],
         name_func=named,
     )
+    @pytest.mark.matrix
     def test_keras_own_wrapper_still_does(self, case_id: str) -> None:
         found = mismatches(attempt(lambda: PROBES[case_id](NATIVE)), recorded_probe(case_id))
         assert not found, found

@@ -41,7 +41,6 @@ HERE = tuple(difference for difference in DIFFERENCES if difference.case in CASE
 pytestmark = pytest.mark.filterwarnings("ignore::mpls.errors.MplsWarning")
 
 SGD = ["SGD", {"learning_rate": 0.5}]
-INFINITE = float("inf")
 NAN = float("nan")
 
 Args = dict[str, Any]
@@ -663,6 +662,7 @@ class RecordedFactsTest(unittest.TestCase):
         check_fact(case_id, subject)
 
     @parameterized.expand([(case_id, subject) for case_id in CASES for subject in NATIVE], name_func=named)
+    @pytest.mark.matrix
     def test_tf_keras_own_wrapper_still_is(self, case_id: str, subject: Subject) -> None:
         check_fact(case_id, subject)
 
@@ -769,23 +769,3 @@ class SerializedNameTest(unittest.TestCase):
         assert isinstance(optimizer, native)
         again = tf_keras.optimizers.deserialize(serialized)
         assert mpls.keras.LossScaleOptimizer in type(again).__mro__
-
-
-class UnusableScalesTest(unittest.TestCase):
-    """Scales that can do nothing but destroy a run are refused; the original accepted them."""
-
-    @parameterized.expand(
-        [
-            (subject.name, subject, {"dynamic": dynamic, "initial_scale": scale})
-            for subject in NATIVE
-            for dynamic, more in ((True, ()), (False, (2.0**127,)))
-            for scale in (0.0, -2.0, NAN, INFINITE, *more)
-        ]
-    )
-    def test_it_is_refused(self, name: str, native: Subject, arguments: Args) -> None:
-        native.wrapper_class(native.inner(*SGD), **arguments)
-        with pytest.raises(ValueError, match="initial_scale"):
-            mpls.keras.LossScaleOptimizer(native.inner(*SGD), **arguments)
-        if not arguments["dynamic"]:
-            with without_deprecations(), pytest.raises(ValueError, match="loss_scale"):
-                mpls.experimental.LossScaleOptimizer(native.inner(*SGD), arguments["initial_scale"])

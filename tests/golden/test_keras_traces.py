@@ -179,7 +179,8 @@ class RecordedTracesTest(unittest.TestCase):
         check_trace(case_id, subject, mode)
 
     @parameterized.expand(replays(NATIVE, ("eager", "strategy:eager")), name_func=named)
-    @pytest.mark.default_run("each value", by=sample)
+    @pytest.mark.default_run("each value", by=sample, rest="full")
+    @pytest.mark.matrix
     def test_tf_keras_own_wrapper_still_does(self, case_id: str, subject: Subject, mode: str) -> None:
         check_trace(case_id, subject, mode)
 
