@@ -58,30 +58,24 @@ def is_not_ours(expression: str) -> bool:
 CASES = list(read_cases())
 
 
-# One in so many of this mode is evaluated in the default run.
-SAMPLED, SAMPLED_MODE = 21, "v2"
-SAMPLE = [case for case in CASES if case.mode == SAMPLED_MODE][::SAMPLED]
-
-
 @functools.cache
-def processes(is_sample: bool) -> dict[str, subprocess.Popen[str]]:
+def processes() -> dict[str, subprocess.Popen[str]]:
     """Start the evaluation, in both modes side by side."""
-    pattern = "|".join(re.escape(case.key) for case in SAMPLE) if is_sample else ""
     return {
         mode: subprocess.Popen(
-            [sys.executable, str(HERE / "evaluate.py"), mode, "mpls", pattern],
+            [sys.executable, str(HERE / "evaluate.py"), mode, "mpls"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=process_environment(),
         )
-        for mode in ((SAMPLED_MODE,) if is_sample else MODES)
+        for mode in MODES
     }
 
 
 @functools.cache
-def evaluated(mode: str, is_sample: bool = False) -> dict[str, Outcome]:
-    process = processes(is_sample)[mode]
+def evaluated(mode: str) -> dict[str, Outcome]:
+    process = processes()[mode]
     stdout, stderr = process.communicate(timeout=300)
     if process.returncode:
         raise RuntimeError(stderr[-3000:])
@@ -408,21 +402,7 @@ class RecordedTest(unittest.TestCase):
     @parameterized.expand(named(DIFFERENT))
     @pytest.mark.matrix
     def test_differs_on_purpose(self, label: str, case: Case) -> None:
-        self.assert_different(case, evaluated(case.mode)[case.key])
-
-    @parameterized.expand(named(SAMPLE))
-    def test_sample(self, label: str, case: Case) -> None:
-        check = self.assert_same if difference_of(case) is None else self.assert_different
-        check(case, evaluated(case.mode, is_sample=True)[case.key])
-
-    def assert_same(self, case: Case, found: Outcome) -> None:
-        self.assertTrue(
-            is_same(case, found),
-            f"\n{case.mode} {case.key}\n  recorded: {show(case.recorded)}\n  found:    {show(found)}",
-        )
-
-    def assert_different(self, case: Case, found: Outcome) -> None:
-        difference = difference_of(case)
+        found, difference = evaluated(case.mode)[case.key], difference_of(case)
         assert difference is not None
         self.assertFalse(
             is_same(case, found),

@@ -2,8 +2,8 @@
 
     python loading_natively.py WHEN FOLDER CONFIGS
 
-WHEN: `without` mpls, which cannot be imported then; mpls.keras `imported`, and no more; imported `before` the
-frameworks, or `after` them, with wrappers made; or `installed`. Files are called `<framework>-<what>.<ending>`. Prints
+WHEN: `without` mpls, which cannot be imported then; mpls.keras imported `before` the frameworks, or `after` them, with
+wrappers made; or `installed`. Files are called `<framework>-<what>.<ending>`. Prints
 a JSON object: by file or config, what came of it.
 """
 
@@ -106,7 +106,7 @@ def main() -> None:
         sys.meta_path.insert(0, NoMpls())
     elif WHEN == "installed":
         import_module("mpls").install()
-    if WHEN in ("imported", "before", "installed"):
+    if WHEN in ("before", "installed"):
         import_module("mpls.keras")
         assert "tf_keras" not in sys.modules or WHEN == "installed"
     import keras

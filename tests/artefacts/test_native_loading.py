@@ -57,9 +57,7 @@ class NativeLoadingTest(unittest.TestCase):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
                 write_models(pathlib.Path(folder))
-            running = {
-                when: cls.start(when, folder) for when in ("without", "imported", "before", "after", "installed")
-            }
+            running = {when: cls.start(when, folder) for when in ("without", "before", "after", "installed")}
             printed = {when: process.communicate(timeout=300) for when, process in running.items()}
         for when, (_, errors) in printed.items():
             assert running[when].returncode == 0, f"{when}: {errors}"
@@ -85,10 +83,6 @@ class NativeLoadingTest(unittest.TestCase):
         for key, expected in without.items():
             with self.subTest(key=key):
                 self.assertEqual(self.found[when][key], expected)
-
-    @pytest.mark.programs
-    def test_to_import_mpls_changes_nothing(self) -> None:
-        self.assertEqual(self.found["imported"], self.found["without"])
 
     @parameterized.expand([("before", "before"), ("after", "after"), ("installed", "installed")])
     @pytest.mark.programs

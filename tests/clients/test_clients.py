@@ -1,7 +1,7 @@
-"""Programs as people wrote them, unmodified, by `mpls run`, beside what the release of their time printed.
+"""Programs as people wrote them, unmodified, by `mpls run`, beside what each release of their time printed.
 
-Each run is an interpreter of its own. `-m programs` takes each program once; `-m long` takes the other releases, and
-the other generation of Keras.
+Each run is an interpreter of its own. `test_corpus.py` runs each program once; here `-m long` takes every release, with
+either generation of Keras. Some programs are traps: what an alias that looks right computes wrong, without any error.
 """
 
 from __future__ import annotations
@@ -36,94 +36,29 @@ CANNOT = {
     ("saved_model", "keras 3"): "Cond.call()",
 }
 
-# A usual run takes these without Keras or with this generation; the others, which use it, with one in turn.
-WITH = {
-    "accelerator_optimizers": "keras 3",
-    "bert_optimization": "tf_keras",
-    "both_generations": "keras 3",
-    "calcium_policy": "keras 3",
-    "graph_finetune": "none",
-    "ncf_contrib": "tf_keras",
-    "spine_metrics": "keras 3",
-    "strings_toolkit": "tf_keras",
-    "t2t_contrib": "keras 3",
-    "unet_scaler": "tf_keras",
-}
-
-# Have tests of their own below.
-TRAPS = {
-    ("clipping_step", "2.3", "keras 3"),
-    ("clipping_step", "2.3", "tf_keras"),
-    ("detector_train", "2.3", "keras 3"),
-    ("detector_train", "2.3", "tf_keras"),
-    ("dreamer_adam", "2.2", "keras 3"),
-    ("dreamer_adam", "2.2", "tf_keras"),
-    ("dreamer_adam", "2.3", "keras 3"),
-}
-
 ALL = [
     (name, release, keras)
     for name, releases in sorted(RELEASES.items())
     for release in releases
     for keras in KERAS
-    if (name, release, keras) not in TRAPS and (name, keras) not in CANNOT
+    if (name, keras) not in CANNOT
 ]
-
-
-def _usual_keras(name: str) -> str:
-    able = [keras for keras in KERAS if (name, keras) not in CANNOT]
-    if not able:
-        return "none"
-    return WITH.get(name) or able[sorted(RELEASES).index(name) % len(able)]
-
-
-def _is_usual(name: str, release: str, keras: str) -> bool:
-    if name in [trap for trap, *_ in TRAPS]:
-        return False
-    # The oldest release with one generation of Keras, the newest with the other.
-    return release == RELEASES[name][-1 if keras == "tf_keras" else 0] and keras == _usual_keras(name)
-
-
-USUAL = [case for case in ALL if _is_usual(*case)]
-USUALLY_REFUSED = [("speech_synthesis", "keras 3")]
 
 
 def _name(function: Callable[..., None], number: str, case: Any) -> str:
     return "_".join([function.__name__, *map(str, case.args)]).replace(" ", "_").replace(".", "_")
 
 
-class _Clients(unittest.TestCase):
-    def check(self, name: str, release: str, keras: str) -> list[dict[str, object]]:
-        lines = printed(name, keras, "--as-of", release)
-        self.same(lines, today(recorded(name, release)))
-        return lines
-
-    def same(self, lines: list[dict[str, object]], expected: list[dict[str, object]]) -> None:
-        found = differences(lines, expected)
+class ClientsTest(unittest.TestCase):
+    @parameterized.expand(ALL, name_func=_name)
+    @pytest.mark.default_run("each value", by=lambda name, release, keras: (keras,), rest="long")
+    def test_as_recorded(self, name: str, release: str, keras: str) -> None:
+        found = differences(printed(name, keras, "--as-of", release), today(recorded(name, release)))
         self.assertFalse(found, "\n".join(["", *found]))
 
-
-class ClientsTest(_Clients):
-    @parameterized.expand(USUAL, name_func=_name)
-    @pytest.mark.default_run("each value", by=lambda name, *others: others, rest="full")
-    def test_as_recorded(self, name: str, release: str, keras: str) -> None:
-        self.check(name, release, keras)
-
-    @parameterized.expand([case for case in ALL if case not in USUAL], name_func=_name)
-    @pytest.mark.long
-    def test_as_recorded_elsewhere(self, name: str, release: str, keras: str) -> None:
-        self.check(name, release, keras)
-
-    @parameterized.expand(USUALLY_REFUSED, name_func=_name)
+    @parameterized.expand(CANNOT, name_func=_name)
+    @pytest.mark.default_run("one case", rest="long")
     def test_cannot_run(self, name: str, keras: str) -> None:
-        self._check_cannot_run(name, keras)
-
-    @parameterized.expand([case for case in CANNOT if case not in USUALLY_REFUSED], name_func=_name)
-    @pytest.mark.long
-    def test_cannot_run_either(self, name: str, keras: str) -> None:
-        self._check_cannot_run(name, keras)
-
-    def _check_cannot_run(self, name: str, keras: str) -> None:
         done = run(name, keras, "--as-of", RELEASES[name][-1])
         self.assertEqual(done.returncode, 1)
         self.assertIn(CANNOT[name, keras], done.stderr)
@@ -135,46 +70,6 @@ class ClientsTest(_Clients):
         done = run("both_generations", "keras 3", replace_existing=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("'LossScaleOptimizer' object has no attribute 'get_scaled_loss'", done.stderr)
-
-
-class TrapsTest(_Clients):
-    """What an alias that looks right computes wrong, without any error."""
-
-    @parameterized.expand(KERAS, name_func=_name)
-    @pytest.mark.default_run("one case", rest="full")
-    def test_second_argument_of_apply_gradients(self, keras: str) -> None:
-        # It is the inner optimizer's norm to clip to; its default moves a quarter as far.
-        first, _, last = self.check("clipping_step", "2.3", keras)
-        moved = [start - end for start, end in zip([1.0, 2.0, 0.5, 1.5, 2.5], first["weights"], strict=True)]
-        self.assertAlmostEqual(sum(move * move for move in moved) ** 0.5, 0.2, places=6)
-        self.assertEqual(last["scale"], 16384.0)
-
-    @parameterized.expand(KERAS, name_func=_name)
-    @pytest.mark.default_run("one case", rest="full")
-    def test_loss_scale_objects_and_numbers(self, keras: str) -> None:
-        lines = self.check("detector_train", "2.3", keras)
-        by_run = {
-            run: [line for line in lines if line.get("run") == run] for run in ("1024", "128", "keyword", "object")
-        }
-        # The object's own settings are honoured, not the default of 32768.
-        self.assertEqual([line["scale"] for line in by_run["1024"]], [1024.0, 512.0, 512.0])
-        # A number is a fixed scale: never another, and it never skips.
-        for name, scale in (("128", 128.0), ("keyword", 8.0), ("object", 16.0)):
-            self.assertEqual([line["scale"] for line in by_run[name]], [scale] * 3)
-            self.assertEqual(by_run[name][-1]["weights"], [float("-inf")] * 2)
-            self.assertEqual([line["iterations"] for line in by_run[name]], [1, 2, 3])
-
-    @parameterized.expand([("2.2", "keras 3", 3), ("2.2", "tf_keras", 3), ("2.3", "keras 3", 4)], name_func=_name)
-    @pytest.mark.default_run("each value", by=lambda release, keras, count: (release, keras), rest="full")
-    def test_iterations_on_a_skipped_step(self, release: str, keras: str, count: int) -> None:
-        # Adam's correction of its bias follows them, and so do the weights.
-        lines = self.check("dreamer_adam", release, keras)
-        self.assertEqual(lines[3]["iterations"], count)
-        other = "2.3" if release == "2.2" else "2.2"
-        self.assertIn("weights", " ".join(differences(lines, recorded("dreamer_adam", other))))
-
-    def test_iterations_by_default(self) -> None:
-        self.same(printed("dreamer_adam", "tf_keras"), recorded("dreamer_adam", "2.8"))
 
 
 class EvidenceTest(unittest.TestCase):

@@ -62,7 +62,7 @@ class _Corpus(unittest.TestCase):
 class FirstTryTest(_Corpus):
     @parameterized.expand(FIRST, name_func=_name)
     @pytest.mark.programs
-    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), rest="full")
+    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].options, PROGRAMS[name].folder), rest="full")
     def test_as_recorded(self, name: str) -> None:
         self.succeeds(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import pathlib
@@ -56,9 +57,9 @@ def run_script(script: pathlib.Path, *arguments: str) -> dict[str, Any]:
     }
 
 
-@once
-def quick_runs() -> dict[str, Any]:
-    return {script: run_script(EXAMPLES / f"{script}.py", "--quick") for script, _ in SCRIPTS}
+@functools.cache
+def quick_run(script: str) -> dict[str, Any]:
+    return run_script(EXAMPLES / f"{script}.py", "--quick")
 
 
 @once
@@ -73,14 +74,18 @@ def table_of(run: dict[str, Any]) -> tuple[list[str], dict[str, dict[str, str]]]
     return header, {row[0]: dict(zip(header, row, strict=True)) for row in rows}
 
 
-class QuickRunTest(unittest.TestCase):
-    @parameterized.expand(SCRIPTS)
-    def test_table(self, script: str, processes: tuple[str, ...]) -> None:
-        run = quick_runs()[script]
+class QuickRun(unittest.TestCase):
+    """The tests of one script."""
+
+    script: str
+    processes: tuple[str, ...]
+
+    def test_table(self) -> None:
+        run = quick_run(self.script)
         self.assertEqual(run["status"], 0, run["stderr"])
         header, rows = table_of(run)
         self.assertEqual(header, COLUMNS)
-        self.assertEqual(tuple(rows), processes)
+        self.assertEqual(tuple(rows), self.processes)
         for row in rows.values():
             # One overflow, from 2**15, on one worker.
             self.assertEqual((row["final scale"], row["skipped steps"]), ("16384", "1"))
@@ -90,18 +95,33 @@ class QuickRunTest(unittest.TestCase):
             self.assertGreater(float(row["seconds"]), 0)
         self.assertEqual(len({row["weights"] for row in rows.values()}), 1)
 
-    @parameterized.expand(SCRIPTS)
-    def test_progress_bar_and_no_warnings(self, script: str, processes: tuple[str, ...]) -> None:
-        errors = quick_runs()[script]["stderr"]
-        self.assertRegex(errors, rf"{re.escape(script)}: 100%.* 40/40 .*scale=")
+    def test_progress_bar_and_no_warnings(self) -> None:
+        errors = quick_run(self.script)["stderr"]
+        self.assertRegex(errors, rf"{re.escape(self.script)}: 100%.* 40/40 .*scale=")
         self.assertNotIn("Warning", errors)
         self.assertNotIn("Traceback", errors)
 
-    @parameterized.expand(SCRIPTS)
-    def test_nothing_is_left(self, script: str, processes: tuple[str, ...]) -> None:
-        run = quick_runs()[script]
+    def test_nothing_is_left(self) -> None:
+        run = quick_run(self.script)
         self.assertEqual(run["processes"], [])
         self.assertEqual(run["files"], [])
+
+
+class MultiWorkerTest(QuickRun):
+    script, processes = SCRIPTS[0]
+
+
+@pytest.mark.full
+class BetweenGraphTest(QuickRun):
+    script, processes = SCRIPTS[1]
+
+
+@pytest.mark.full
+class ParameterServerTest(QuickRun):
+    script, processes = SCRIPTS[2]
+
+
+del QuickRun
 
 
 @pytest.mark.long

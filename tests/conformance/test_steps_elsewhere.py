@@ -172,6 +172,7 @@ class EveryOp(unittest.TestCase):
     """What goes into the graph of a function has a kernel wherever the graph may come."""
 
     @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
+    @pytest.mark.default_run("each value")
     def test_compiles(self, family: str, terms: str) -> None:
         # XLA registers its kernels when it is used first.
         tf.function(lambda: tf.constant(1.0) + 1.0, jit_compile=True)()

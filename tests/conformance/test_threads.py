@@ -80,6 +80,7 @@ class OneOptimizerTest(unittest.TestCase):
     """What each thread counts is in the count, and the scale has grown as often as it should."""
 
     @parameterized.expand(FAMILIES)
+    @pytest.mark.default_run("one case")
     def test_no_step_is_lost_in_eager_mode(self, family: str) -> None:
         host = HOSTS[family]
         opt = host.wrap(host.make_inner("sgd", None), Scaling(8.0, GROWTH_STEPS))
@@ -92,6 +93,7 @@ class OneOptimizerTest(unittest.TestCase):
 
     # Functions that come to the growth together may both double the scale, as with the originals.
     @parameterized.expand(FAMILIES)
+    @pytest.mark.default_run("one case")
     def test_no_step_of_a_function_is_lost_below_the_growth(self, family: str) -> None:
         host = HOSTS[family]
         opt = host.wrap(host.make_inner("sgd", None), Scaling(8.0, 10**6))

@@ -1,7 +1,7 @@
 """The classes that the pages document, and the optimizers that they wrap.
 
-The tests use the names of mpls. `test_names_of_the_pages.py` runs them again with the pages' own names, in a process in
-which `mpls.install(replace_existing=True)` has put these back.
+The tests use the names of mpls. `test_names_of_the_pages.py` runs them again with the pages' own names and Keras 2, in
+a process in which `mpls.install(replace_existing=True)` has put these back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES: dict[str, Any] = {
     "tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer": mpls.v1.MixedPrecisionLossScaleOptimizer,
 }
 
-# Set to the Keras of a process that is to use the pages' names.
+# Set in a process that is to use the pages' names.
 VARIABLE = "NAMES_OF_THE_PAGES"
 if VARIABLE in os.environ:
     mpls.install(replace_existing=True)
@@ -58,7 +58,7 @@ DynamicLossScale = named("tf.compat.v1.mixed_precision.experimental.DynamicLossS
 GraphWrapper = named("tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer")
 
 OPTIMIZERS: dict[str, Any] = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers}
-if os.environ.get(VARIABLE) != "2":
+if VARIABLE not in os.environ:
     OPTIMIZERS["keras3"] = keras.optimizers
 FAMILIES = tuple(OPTIMIZERS)
 CLASSES = ("LossScaleOptimizer", "experimental")

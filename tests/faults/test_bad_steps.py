@@ -190,7 +190,7 @@ CASES = [
 
 class BadStepTest(unittest.TestCase):
     @parameterized.expand(CASES)
-    @pytest.mark.default_run("each value", by=lambda _, *values: values)
+    @pytest.mark.default_run("one case", by=lambda _, *values: values)
     def test_it_changes_the_scale_and_nothing_else(
         self, name: str, cell: str, bad: str, place: str, moment: str, where: str
     ) -> None:

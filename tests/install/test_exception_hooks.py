@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import itertools
 import pickle
 import signal
 import sys
@@ -18,6 +19,7 @@ from unittest import mock
 
 import pytest
 import tensorflow as tf
+from parameterized import parameterized
 
 import mpls
 
@@ -184,18 +186,16 @@ else:
 
 @pytest.mark.programs
 class ProgramTest(unittest.TestCase):
-    def test_at_the_end(self) -> None:
+    @parameterized.expand(itertools.product(("block", "thread"), (True, False)))
+    @pytest.mark.default_run("each value", rest="full")
+    def test_at_the_end(self, argument: str, is_run: bool) -> None:
+        command = ("-m", "mpls", "run", "--no-auto") if is_run else ()
         with Programs(program=PROGRAM) as programs:
-            for argument in ("block", "thread"):
-                for command, advice in (
-                    ((), "Call mpls.install(v1=True)"),
-                    (("-m", "mpls", "run", "--no-auto"), "Run it with --v1"),
-                ):
-                    process = programs.run(*command, "program.py", argument)
-                    *_, error, hint = said(process.stderr)
-                    self.assertEqual(error, "AttributeError: module 'tensorflow' has no attribute 'placeholder'")
-                    self.assertIn(advice, hint)
-                    self.assertEqual(process.stderr.count("See mpls docs"), 1, process.stderr)
+            process = programs.run(*command, "program.py", argument)
+        *_, error, hint = said(process.stderr)
+        self.assertEqual(error, "AttributeError: module 'tensorflow' has no attribute 'placeholder'")
+        self.assertIn("Run it with --v1" if is_run else "Call mpls.install(v1=True)", hint)
+        self.assertEqual(process.stderr.count("See mpls docs"), 1, process.stderr)
 
     def test_a_program_that_is_stopped_ends_by_the_signal(self) -> None:
         # A hint for the missing name before would come with it.

@@ -115,6 +115,7 @@ class RunTest(unittest.TestCase):
         self.assert_hints(CASES)
 
     @parameterized.expand([(options.replace("--", ""), options) for options in OPTIONS])
+    @pytest.mark.default_run("one case", rest="full")
     def test_options_cure_what_they_are_named_for(self, name: str, options: str) -> None:
         self.assert_cured(CASES, options)
 
@@ -123,24 +124,29 @@ class RunTest(unittest.TestCase):
         for options in ("--keras 2 --replace-existing", "--keras 2 --legacy-optimizers"):
             self.assert_cured(CASES_OF_KERAS_2, options)
 
-    def test_options_that_are_on_are_named_too(self) -> None:
-        """So the line is the whole command, also where `mpls run` has chosen some of them."""
-        for on, name, options in (
+    @parameterized.expand(
+        [
             ("--contrib", "placeholder", "--v1 --contrib"),
             ("--as-of 2.2", "scaled", "--keras 2 --as-of 2.2"),
             ("--v1", "contrib", "--v1 --contrib"),
             ("--replace-existing", "decayed", "--keras 2 --legacy-optimizers --replace-existing"),
-        ):
-            self.assert_hints({name: CASES[name]._replace(options=options, says="")}, *on.split())
+        ]
+    )
+    @pytest.mark.default_run("one case", rest="full")
+    def test_options_that_are_on_are_named_too(self, on: str, name: str, options: str) -> None:
+        """So the line is the whole command, also where `mpls run` has chosen some of them."""
+        self.assert_hints({name: CASES[name]._replace(options=options, says="")}, *on.split())
 
-    def test_no_option_is_named_that_was_given(self) -> None:
-        for on, names in (
-            ("--v1", ["call_with_arguments", "typo"]),
+    @parameterized.expand(
+        [
+            ("--v1", ["call_with_arguments", "typo", "estimator"]),
             ("--as-of 2.2", ["other_key_of_config"]),
             ("--keras 2 --legacy-optimizers", ["typo_of_optimizer", "of_no_wrapper"]),
-        ):
-            self.assert_hints({name: CASES[name] for name in names}, *on.split())
-        self.assert_hints({"estimator": CASES["estimator"]}, "--v1")
+        ]
+    )
+    @pytest.mark.default_run("one case", rest="full")
+    def test_no_option_is_named_that_was_given(self, on: str, names: list[str]) -> None:
+        self.assert_hints({name: CASES[name] for name in names}, *on.split())
 
     def test_a_program_that_has_chosen_keras_3(self) -> None:
         """Its own wrappers can be replaced; those that `compile` makes cannot."""
@@ -173,22 +179,24 @@ def said(stderr: str) -> list[str]:
 class WaysTest(unittest.TestCase):
     """At the end of whole programs, however they are started."""
 
-    def test_with_the_source(self) -> None:
+    @parameterized.expand(
+        [
+            ("script", True, ["program.py"]),
+            ("module", True, ["-m", "program"]),
+            ("code", True, ["-c", SCALES]),
+            ("imported", True, ["imports.py"]),
+            ("installs", False, ["installs.py"]),
+            ("code_that_installs", False, ["-c", INSTALLS + SCALES]),
+        ]
+    )
+    @pytest.mark.default_run("each value", by=lambda name, is_run, command: (is_run,), rest="full")
+    def test_with_the_source(self, name: str, is_run: bool, command: list[str]) -> None:
         """Which of two sets of options it is, the source decides."""
-        run = ("-m", "mpls", "run", "--no-auto")
+        run = ("-m", "mpls", "run", "--no-auto") if is_run else ()
         with Programs(program=SCALES, installs=INSTALLS + SCALES, imports="import program") as programs:
-            for command in (
-                [*run, "program.py"],
-                [*run, "-m", "program"],
-                [*run, "-c", SCALES],
-                [*run, "imports.py"],
-                ["installs.py"],
-                ["-c", INSTALLS + SCALES],
-            ):
-                *_, error, hint = said(programs.run(*command).stderr)
-                self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'weights'")
-                expected = "--keras 2 --replace-existing" if run[2] in command else "(keras=2, replace_existing=True)"
-                self.assertIn(expected, hint)
+            *_, error, hint = said(programs.run(*run, *command).stderr)
+        self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'weights'")
+        self.assertIn("--keras 2 --replace-existing" if is_run else "(keras=2, replace_existing=True)", hint)
 
     def test_without_the_source(self) -> None:
         """What the error itself tells is enough for all but the choice between them."""

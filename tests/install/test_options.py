@@ -200,7 +200,13 @@ class ProgramsTest(unittest.TestCase):
     """Whole programs, beside what `python` alone prints."""
 
     @parameterized.expand(
-        [("tf2", "2", "neither"), ("tf2", "3", "report"), ("tf1", "2", "report"), ("tf1", "3", "replace")]
+        [
+            ("tf2", "2", "both"),
+            ("tf2", "2", "neither"),
+            ("tf2", "3", "report"),
+            ("tf1", "2", "replace"),
+            ("tf1", "3", "both"),
+        ]
     )
     @pytest.mark.default_run("each value", by=lambda mode, keras, option: (mode, keras), rest="full")
     def test_they_print_what_they_did(self, mode: str, keras: str, option: str) -> None:
@@ -216,19 +222,15 @@ class ProgramsTest(unittest.TestCase):
             classes, expected = lines_of(plain)
             self.assertGreater(len(expected), 4)
             self.assertEqual(set(classes), {"CLASS False"})
-            for name in (option, "both"):
-                options = OPTIONS[name]
-                with self.subTest(name):
-                    process = programs.run(*command, *options, "program.py", **environment)
-                    self.assertEqual(process.returncode, 0, process.stderr)
-                    found, lines = lines_of(process)
-                    self.assertEqual(lines, expected)
-                    is_replaced = "--replace-existing" in options
-                    self.assertEqual(found, ["CLASS True"] * len(classes) if is_replaced else classes)
-                    is_reported = (
-                        re.search(r"^program.py:\d+ +tf\.[\w.]+ \(\d", process.stderr, re.MULTILINE) is not None
-                    )
-                    self.assertEqual(is_reported, "--report" in options, process.stderr[-2000:])
+            options = OPTIONS[option]
+            process = programs.run(*command, *options, "program.py", **environment)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        found, lines = lines_of(process)
+        self.assertEqual(lines, expected)
+        is_replaced = "--replace-existing" in options
+        self.assertEqual(found, ["CLASS True"] * len(classes) if is_replaced else classes)
+        is_reported = re.search(r"^program.py:\d+ +tf\.[\w.]+ \(\d", process.stderr, re.MULTILINE) is not None
+        self.assertEqual(is_reported, "--report" in options, process.stderr[-2000:])
 
 
 def values_of(kit: Any, folder: str) -> list[Any]:

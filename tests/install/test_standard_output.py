@@ -65,6 +65,7 @@ def check(folder: pathlib.Path, name: str, where: str, **variables: str) -> None
 @pytest.mark.programs
 @pytest.mark.parametrize("where", ["gone", ">&-", "> /dev/full"])
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.default_run("each value", rest="full")
 def test_it_is_a_sentence_and_a_status(tmp_path: pathlib.Path, name: str, where: str) -> None:
     assert run(tmp_path, name, "> out")[0] == COMMANDS[name][1]
     check(tmp_path, name, where)
@@ -73,6 +74,7 @@ def test_it_is_a_sentence_and_a_status(tmp_path: pathlib.Path, name: str, where:
 @pytest.mark.programs
 @pytest.mark.parametrize("where", ["gone", "> /dev/full"])
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.default_run("each value", rest="full")
 def test_so_it_is_without_a_buffer(tmp_path: pathlib.Path, name: str, where: str) -> None:
     check(tmp_path, name, where, **UNBUFFERED)
 

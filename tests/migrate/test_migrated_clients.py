@@ -9,8 +9,6 @@ from tests.clients.corpus import PROGRAMS
 from .corpus_run import ROOT, SAME, outcome, recorded, table
 
 RECORDED = recorded()
-# One of each kind in the default run is enough, as each takes seconds.
-QUICK = ("contrib_trainer",)
 
 
 def test_the_comparison_has_the_table() -> None:
@@ -38,13 +36,8 @@ def test_nine_in_ten_run_as_recorded() -> None:
     assert list(RECORDED["mpls"].values()).count(SAME) >= 0.9 * len(PROGRAMS)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_migrated_program_prints_what_it_printed(name: str) -> None:
-    assert outcome(name, "mpls") == RECORDED["mpls"][name]
-
-
 @pytest.mark.programs
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in QUICK])
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].style, PROGRAMS[name].folder), rest="full")
-def test_a_migrated_program_prints_what_it_printed_too(name: str) -> None:
+def test_a_migrated_program_prints_what_it_printed(name: str) -> None:
     assert outcome(name, "mpls") == RECORDED["mpls"][name]
