@@ -6,7 +6,6 @@ import ast
 import contextlib
 import gc
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -28,10 +27,6 @@ _PARENT = {"pardir": os.pardir, "curdir": os.curdir}
 # Functions and methods that keep a path or make it absolute; all paths are made absolute in the end.
 _SAME = ("abspath", "realpath", "normpath", "str", "Path", "PosixPath", "PurePath", "fspath", "expanduser")
 _SAME_METHODS = ("resolve", "absolute", "as_posix", "expanduser", "__str__")
-# `module.NAME = …`, and the names in the strings of `setattr`, `monkeypatch.setattr` and `mock.patch`.
-# They begin with a plain character, or are asked for first: each file is searched.
-_SET = re.compile(rb"\.(?<!\bself\.)(?<!\bcls\.)(\w+)[ \t]*(?:[-+*/]|//|\*\*)?=(?!=)")
-_PATCHED = re.compile(rb"(?:setattr|patch|patch\.object)\s*\([^\"'\n]*[\"'](?:[\w.]*\.)?(\w+)[\"']")
 # The most operations of an expression whose value is looked for. Generated code has sums of thousands of terms.
 _MOST_STEPS = 50
 
@@ -128,12 +123,6 @@ def files(folder: str, ending: str | tuple[str, ...], unread: Callable[[OSError]
             and not os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
         ]
         yield from (os.path.join(where, name) for name in names if name.endswith(ending))
-
-
-def names_set(content: bytes) -> set[bytes]:
-    """Return the names that a file sets on objects other than `self`, as in `module.SCALE = 64`."""
-    patched = _PATCHED.findall(content) if b"setattr" in content or b"patch" in content else ()
-    return {*_SET.findall(content), *patched}
 
 
 def folders_added(tree: ast.Module, file: str) -> list[str]:

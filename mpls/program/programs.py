@@ -25,7 +25,6 @@ from mpls.program.files import (
     files,
     folders_added,
     missing,
-    names_set,
     parse,
 )
 from mpls.program.meaning import NOTHING, Meaning
@@ -130,9 +129,8 @@ class Tree:
         # Surveys of the files that were asked for last; the first is the oldest.
         self._surveys: dict[str, tuple[Survey, int]] = {}
         self._absent: set[tuple[str, str]] = set()
-        # Names that files set on objects other than `self`, and the files that were not searched for such yet.
-        self._set: set[bytes] = set()
-        self._unsearched: list[_File] = []
+        # Names that files set on objects other than `self`.
+        self.names_set: set[str] = set()
         self.linked: weakref.WeakSet[_Linked] = weakref.WeakSet()
         self.shared: _Linked = _Linked(self, {}, {}, None)
 
@@ -172,7 +170,7 @@ class Tree:
         file.imported = list(_imported(survey))
         file.added = folders_added(tree, file.key)
         file.does_something = _does_something(tree)
-        self._unsearched.append(file)
+        self.names_set |= survey.names_set
         words = Counter(_WORDS.findall(content))
         file.words = frozenset(words)
         file.has_lookups = not _LOOKUPS.isdisjoint(file.words) or _LOOKUP.search(content) is not None
@@ -180,12 +178,6 @@ class Tree:
         names = {name for name in names if not name.decode().startswith(_CALLED)}
         file.once = frozenset(name for name in names if words[name] == 1)
         return file
-
-    def is_set(self, name: str) -> bool:
-        """Return whether a file that was read sets an attribute of this name on something else than `self`."""
-        while self._unsearched:
-            self._set |= names_set(self._unsearched.pop().read())
-        return name.encode() in self._set
 
     def survey(self, file: _File) -> Survey:
         """Return the survey of a file, which is parsed again if it was forgotten."""
@@ -407,7 +399,7 @@ class _Linked:
 
     def is_set(self, name: str) -> bool:
         """Return whether a file that was read sets an attribute of this name on something else than `self`."""
-        return self._tree.is_set(name)
+        return name in self._tree.names_set
 
     def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
         """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""

@@ -17,6 +17,8 @@ from mpls.program.tables import MEMBERS
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
 # Functions that read an attribute by its name.
 _READERS = ("getattr", "__getattribute__")
+# Functions that set an attribute by its name: `setattr`, `monkeypatch.setattr`, `mock.patch` and `mock.patch.object`.
+_SETTERS = ("setattr", "patch", "object")
 _LITERALS = (ast.List, ast.Tuple)
 # Kinds of nodes that questions ask for.
 _NOTED = frozenset((ast.Assert, ast.Compare, ast.Dict, ast.Subscript, ast.UnaryOp))
@@ -316,6 +318,7 @@ class Survey:
     def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
         self._regions: list[Region] = []
         self._with_value: set[str] = set()
+        self._attributes_set: set[str] = set()
         self.module: Region = self._new_region(None)
         self.bound: set[str] = set()
         self.imports: list[Located] = []
@@ -343,6 +346,13 @@ class Survey:
             if not may_be_cut:
                 raise
             self.is_cut = True
+
+    @property
+    def names_set(self) -> set[str]:
+        """The attributes that are set on objects other than `self`, also by `setattr` and by patches of tests."""
+        calls = [each.call for name in _SETTERS for each in self.called.get(name, ()) if each.call is not None]
+        given = [each.value for call in calls for each in call.args if isinstance(each, ast.Constant)]
+        return self._attributes_set | {each.rpartition(".")[2] for each in given if isinstance(each, str)}
 
     @functools.cached_property
     def followed(self) -> list[Chain]:
@@ -576,6 +586,8 @@ class Survey:
         else:
             if isinstance(target, ast.Attribute):
                 self._bind_attribute(target, value)
+                if getattr(target.value, "id", "") not in ("self", "cls"):
+                    self._attributes_set.add(target.attr)
             self._note_assigned(target, value)
             self._visit(target)
 

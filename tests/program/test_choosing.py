@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 from typing import Any
 
@@ -16,46 +14,27 @@ from parameterized import parameterized
 
 from mpls.program.files import MAX_BYTES_OF_RUN
 
-from .programs import choices
+from .programs import choices, program
 
-EXPERIMENTAL = "tf.keras.mixed_precision.experimental.LossScaleOptimizer"
-OBJECTS = f"""import tensorflow as tf
-opt = {EXPERIMENTAL}(tf.keras.optimizers.SGD(0.5), "dynamic")
+OBJECTS = """import tensorflow as tf
+opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
 print(opt.loss_scale())
 """
-GRAPH = """import tensorflow as tf
-x = tf.placeholder(tf.float32)
-"""
-CONTRIB = """import tensorflow as tf
-x = tf.placeholder(tf.float32)
-manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)
-"""
+GRAPH = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
+CONTRIB = GRAPH + "manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
 REPLACED = """import tensorflow as tf
 opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5))
 opt.get_scaled_loss(tf.constant(1.0))
 """
-NEW = "import tensorflow as tf\nprint(tf.__version__)\n"
-DISAGREEING = """import tensorflow as tf
-x = tf.placeholder(tf.float32)
-with tf.GradientTape() as tape:
-    pass
-"""
+
+
+def chosen(source: str, *words: str, **variables: str) -> tuple[dict[str, Any], str]:
+    """Return the options with which `mpls run` runs a program, given or chosen, and what it says of its choice."""
+    with program(train=source):
+        return choices(*words, "train.py", **variables)
 
 
 class ChoosingTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        before = os.getcwd()
-        os.chdir(self.folder)
-        self.addCleanup(os.chdir, before)
-
-    def write(self, source: str, name: str = "train.py") -> str:
-        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / name).write_text(source)
-        return name
-
     @parameterized.expand(
         [
             ("objects", OBJECTS, {"as_of": "2.3", "keras": 2, "legacy_optimizers": True}, "calls .loss_scale()"),
@@ -63,41 +42,47 @@ class ChoosingTest(unittest.TestCase):
         ]
     )
     def test_one_line_says_what_and_why(self, name: str, source: str, expected: dict[str, Any], why: str) -> None:
-        chosen, said = choices(self.write(source))
-        self.assertEqual(chosen, expected)
+        options, said = chosen(source)
+        self.assertEqual(options, expected)
         self.assertEqual(said.count("\n"), 1)
         self.assertRegex(said, r"^mpls run: chose --.* \(train\.py:\d .*\); --no-auto switches this off$")
         self.assertIn(why, said)
         for option in expected:
             self.assertIn(f"--{option.replace('_', '-')}", said)
 
-    @parameterized.expand([("needs nothing", NEW), ("broken", "import tensorflow as\n"), ("empty", "")])
-    def test_nothing_is_said_of_a_program(self, name: str, source: str) -> None:
-        self.assertEqual(choices(self.write(source)), ({}, ""))
+    @parameterized.expand(
+        [
+            ("needs nothing", "import tensorflow as tf\nprint(tf.__version__)\n"),
+            ("broken", "import tensorflow as\n"),
+            ("empty", ""),
+            ("is not read", OBJECTS, "--no-auto"),
+        ]
+    )
+    def test_nothing_is_said_of_a_program(self, name: str, source: str, *words: str) -> None:
+        self.assertEqual(chosen(source, *words), ({}, ""))
 
     @parameterized.expand([("missing.py",), ("-",), ("folder",)])
     def test_nothing_is_said_where_no_source_is(self, path: str) -> None:
-        (self.folder / "folder").mkdir()
-        self.assertEqual(choices(path), ({}, ""))
+        with program() as folder:
+            (folder / "folder").mkdir()
+            self.assertEqual(choices(path), ({}, ""))
 
     def test_nothing_is_chosen_for_more_source_than_is_read(self) -> None:
-        self.write("#" * (MAX_BYTES_OF_RUN - len(GRAPH)), "part.py")
-        chosen, said = choices(self.write(GRAPH + "import part\n"))
-        self.assertEqual(chosen, {})
+        source = GRAPH + "import part\n"
+        with program(train=source, part="#" * (MAX_BYTES_OF_RUN - len(GRAPH))):
+            options, said = choices("train.py")
+        self.assertEqual(options, {})
         self.assertRegex(said, r"^mpls run: chose no option, as the program has more source than [^\n]*\n$")
-        self.write("#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH)), "part.py")
-        self.assertEqual(choices("train.py")[0], {"v1": True})
-        self.assertEqual(choices("-m", "train")[0], {"v1": True})
+        with program(train=source, part="#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH))):
+            self.assertEqual(choices("train.py")[0], {"v1": True})
+            self.assertEqual(choices("-m", "train")[0], {"v1": True})
 
     def test_the_garbage_collector_is_as_it_was(self) -> None:
         self.addCleanup(gc.enable)
         for is_on in (False, True):
             (gc.enable if is_on else gc.disable)()
-            choices(self.write(GRAPH))
+            chosen(GRAPH)
             self.assertEqual(gc.isenabled(), is_on)
-
-    def test_it_can_be_switched_off(self) -> None:
-        self.assertEqual(choices("--no-auto", self.write(OBJECTS)), ({}, ""))
 
     @parameterized.expand(
         [
@@ -110,53 +95,49 @@ class ChoosingTest(unittest.TestCase):
         ]
     )
     def test_what_the_user_gives_wins(self, words: list[str], expected: dict[str, Any]) -> None:
-        chosen, said = choices(*words, self.write(OBJECTS))
-        self.assertEqual(chosen, expected)
+        options, said = chosen(OBJECTS, *words)
+        self.assertEqual(options, expected)
         flags = said.partition("(")[0]
         for word in words[::2]:
             self.assertNotIn(f"{word} ", f"{flags} ")
 
     def test_what_follows_from_it(self) -> None:
-        chosen, said = choices("--keras", "3", self.write(REPLACED))
-        self.assertEqual(chosen, {"keras": 3, "replace_existing": True})
+        options, said = chosen(REPLACED, "--keras", "3")
+        self.assertEqual(options, {"keras": 3, "replace_existing": True})
         self.assertIn("chose --replace-existing (train.py:3 calls .get_scaled_loss())", said)
 
     @parameterized.expand([("1", {"as_of": "2.3", "legacy_optimizers": True}), ("0", {"as_of": "2.3"})])
     def test_the_environment_wins(self, variable: str, expected: dict[str, Any]) -> None:
-        chosen, said = choices(self.write(OBJECTS), TF_USE_LEGACY_KERAS=variable)
-        self.assertEqual(chosen, expected)
+        options, said = chosen(OBJECTS, TF_USE_LEGACY_KERAS=variable)
+        self.assertEqual(options, expected)
         self.assertNotIn("--keras", said)
 
     def test_where_lines_disagree_nothing_is_chosen(self) -> None:
-        name = self.write(DISAGREEING)
-        chosen, said = choices(name)
-        self.assertEqual(chosen, {})
+        disagreeing = GRAPH + "with tf.GradientTape() as tape:\n    pass\n"
+        options, said = chosen(disagreeing)
+        self.assertEqual(options, {})
         self.assertEqual(said.count("\n"), 1)
         self.assertRegex(said, r"^mpls run: left --v1 to you, .*train\.py:2 uses tf\.placeholder, but train\.py:3 ")
-        self.assertEqual(choices("--v1", name), ({"v1": True}, ""))
+        self.assertEqual(chosen(disagreeing, "--v1"), ({"v1": True}, ""))
 
     def test_what_it_says_cannot_reach_the_terminal(self) -> None:
-        chosen, said = choices(self.write(GRAPH, "a\x1b[31mb.py"))
-        self.assertEqual(chosen, {"v1": True})
+        with program() as folder:
+            (folder / "a\x1b[31mb.py").write_text(GRAPH)
+            options, said = choices("a\x1b[31mb.py")
+        self.assertEqual(options, {"v1": True})
         self.assertNotIn("\x1b", said)
 
 
 @pytest.mark.programs
 class ProgramTest(unittest.TestCase):
     def test_children_and_the_program_itself_run_with_what_was_chosen(self) -> None:
-        program = OBJECTS + "print(tf.keras.__name__.partition('.')[0], issubclass(tf.keras.optimizers.SGD, "
-        program += "tf.keras.optimizers.legacy.Optimizer))\n"
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "train.py")
-            path.write_text(program)
-            command = [sys.executable, "-m", "mpls", "run", str(path)]
+        source = OBJECTS + "print(tf.keras.__name__.partition('.')[0], issubclass(tf.keras.optimizers.SGD, "
+        source += "tf.keras.optimizers.legacy.Optimizer))\n"
+        with program(train=source):
+            command = [sys.executable, "-m", "mpls", "run", "train.py"]
             settings = {key: value for key, value in os.environ.items() if key != "TF_USE_LEGACY_KERAS"}
             done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("32768", done.stdout)
         self.assertTrue(done.stdout.endswith(" True\n"), done.stdout)
         self.assertIn("mpls run: chose --keras 2 --legacy-optimizers --as-of 2.3", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()
