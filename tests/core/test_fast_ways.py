@@ -274,14 +274,6 @@ class SameResultsTest(Ways):
             for tensors in (grads, unscaled):
                 self.assertEqual(bool(all_finite(tensors)), place is None)
 
-    def test_what_is_stacked_stays_in_its_order(self) -> None:
-        arrays = [np.array([float(index)] * (2 + index % 2), np.float32) for index in range(20)]
-        for mode in (*MODES, "xla"):
-            evaluate = self.prepared(lambda grads: unscale_gradients(grads, tf.constant(2.0)), mode, arrays)
-            unscaled = evaluate(arrays)
-            for before, after in zip(arrays, unscaled, strict=True):
-                np.testing.assert_array_equal(before / 2, after)
-
 
 FAMILIES = {
     "v1": (lambda: tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), mpls.v1.MixedPrecisionLossScaleOptimizer),

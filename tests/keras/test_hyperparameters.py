@@ -93,7 +93,7 @@ def warnings_of_setting(instance: Any, name: str, value: Any) -> list[str]:
 
 class EveryNameTest(unittest.TestCase):
     @parameterized.expand([(f"{f}_{c.__name__}", f, c) for f in OPTIMIZERS for c in classes(f)])
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value", by=lambda case, family, cls: (family,))
     def test_hyperparameters_are_those_of_the_wrapped_optimizer(self, case: str, family: str, cls: Any) -> None:
         for wrap in (Ours, Plain, experimental):
             inner = cls()
@@ -199,35 +199,6 @@ class TrainingTest(unittest.TestCase):
                 bare_step()
                 train(optimizer, weights[1])
             np.testing.assert_array_equal(weights[0], weights[1])
-
-    @parameterized.expand([("new", "new"), ("keras3", "keras3")])
-    def test_a_traced_step_keeps_what_is_a_python_number(self, name: str, family: str) -> None:
-        optimizer = Ours(OPTIMIZERS[family].SGD(0.5, momentum=0.5))
-        variable = tf.Variable([1.0, 2.0])
-        optimizer.build([variable])
-        train = tf.function(lambda: step(optimizer, variable))
-        train()
-        optimizer.momentum = 0.0
-        optimizer.learning_rate = 0.0
-        before = variable.numpy()
-        train()
-        # The learning rate is a variable; the momentum is in the graph.
-        self.assertFalse(np.array_equal(variable.numpy(), before))
-        tf.function(lambda: step(optimizer, variable))()
-        np.testing.assert_array_equal(optimizer.inner_optimizer.momentum, 0.0)
-
-    @parameterized.expand([(f, f) for f in ("new", "keras3")])
-    def test_averages_of_weights(self, name: str, family: str) -> None:
-        bare, optimizer = OPTIMIZERS[family].SGD(0.5), Ours(OPTIMIZERS[family].SGD(0.5))
-        weights = [tf.Variable([1.0, 2.0]) for _ in range(2)]
-        for each, variable in zip((bare, optimizer), weights, strict=True):
-            each.use_ema, each.ema_momentum, each.learning_rate = True, 0.5, 0.25
-            for _ in range(2):
-                step(optimizer, variable) if each is optimizer else each.apply_gradients([(variable * 2.0, variable)])
-            before = variable.numpy()
-            each.finalize_variable_values([variable])
-            self.assertFalse(np.array_equal(variable.numpy(), before))
-        np.testing.assert_array_equal(*weights)
 
 
 class WithItsOwn(Ours):

@@ -327,19 +327,6 @@ class SwitchTest(RewriteTestCase):
             disable()
         self.assertFalse(is_on())
 
-    def test_a_graph_trains_while_it_is_on(self) -> None:
-        with tf.Graph().as_default():
-            feed = v1.placeholder(tf.float32, [])
-            variable = tf.Variable(1.0)
-            optimizer = enable(v1.train.MomentumOptimizer(0.5, 0.5), mpls.v1.DynamicLossScale(8, 2))
-            train_op = optimizer.minimize(variable * feed)
-            with v1.Session() as session:
-                session.run(v1.global_variables_initializer())
-                for value in (1.0, float("inf"), 1.0):
-                    session.run(train_op, {feed: value})
-                state = session.run([variable, optimizer._loss_scale._current_loss_scale])
-        self.assertEqual(state, [-0.25, 4.0])
-
 
 class Plain(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
     pass

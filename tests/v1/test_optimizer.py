@@ -72,13 +72,6 @@ class GraphTest(unittest.TestCase):
             np.testing.assert_allclose(self.train(optimizer, values), self.train(make(), values), rtol=1e-6)
         self.assertEqual((float(scale()), int(scale._num_good_steps)), (8.0, 0))
 
-    def test_each_graph_has_its_own_scale(self) -> None:
-        optimizer = Wrapper(momentum(), dynamic())
-        first = self.train(optimizer, [INF, INF, 1.0])
-        second = self.train(optimizer, [1.0])
-        self.assertEqual(first, [1.0, 1.0, second[0]])
-        self.assertEqual(len({key for _, key in optimizer._loss_scale._weights}), 2)
-
     def test_in_eager_mode_then_in_a_graph_then_in_a_function(self) -> None:
         optimizer, variable = Wrapper(momentum(), dynamic()), tf.Variable(1.0)
 
@@ -102,15 +95,6 @@ class GraphTest(unittest.TestCase):
         for value in (1.0, INF, 1.0):
             step(tf.constant(value))
         self.assertEqual((float(variable), float(made[0]._loss_scale())), (-0.25, 4.0))
-
-    def test_a_loss_scale_is_used_and_not_copied(self) -> None:
-        scale = dynamic()
-        first, second = Wrapper(momentum(), scale), Wrapper(momentum(), scale)
-        self.assertIs(first._loss_scale, scale)
-        variable = tf.Variable(1.0)
-        first.minimize(lambda: variable * INF, var_list=[variable])
-        second.minimize(lambda: variable * INF, var_list=[variable])
-        self.assertEqual(float(scale()), 2.0)
 
     def test_loss_scales_of_tensorflow_itself(self) -> None:
         for scale, expected in ((NATIVE.FixedLossScale(8), 8.0), (NATIVE.DynamicLossScale(8, 1), 16.0)):
