@@ -251,19 +251,6 @@ def in_graph_of(session: Any) -> AbstractContextManager[Any]:
     return context
 
 
-def require_no_replica(call: str) -> None:
-    """Refuse a change that a replica would make.
-
-    Raises:
-        ReplicaContextError: the caller is a replica.
-    """
-    if in_replica_context():
-        raise ReplicaContextError(
-            f"{call}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
-            f"context. Call it before. See mpls docs {ANCHOR}"
-        )
-
-
 def read_values(variables: Mapping[str, Any], session: Any, call: str = "state_dict") -> dict[str, Any]:
     """Return the values of variables, NumPy arrays, by name.
 
@@ -286,8 +273,16 @@ def read_values(variables: Mapping[str, Any], session: Any, call: str = "state_d
 
 
 def write_values(variables: Mapping[str, Any], values: Mapping[str, Any], session: Any, call: str = _SUBJECT) -> None:
-    """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`."""
-    require_no_replica(call)
+    """Set variables on all replicas, in a finalized graph too; arguments and errors as with `read_values`.
+
+    Raises:
+        ReplicaContextError: the caller is a replica.
+    """
+    if in_replica_context():
+        raise ReplicaContextError(
+            f"{call}() must be called outside of the function that strategy.run(step_fn) runs; got a replica "
+            f"context. Call it before. See mpls docs {ANCHOR}"
+        )
     pairs = [(each, values[name]) for name, variable in variables.items() for each in _components(variable)]
     if not pairs:
         return
