@@ -131,6 +131,7 @@ def _mark_all_but_some(items: list[pytest.Item], is_chosen: bool) -> None:
             given.setdefault(product, set()).update([values] if is_always_run else [])
         elif not is_always_run:
             item.add_marker(_rest_of(mark))
+            item.add_marker("full")
     for product, cases in products.items():
         (has,) = marks[product].args
         size = _MEETING[has]
@@ -191,7 +192,8 @@ def _product_and_values(
     Args:
         item: the test.
         by: gets the arguments of a test's case, and returns the values; else those are the values.
-        of: gets a test, and returns the values, or None; the tests of a module are one product then.
+        of: gets a test, and returns the values; the tests of a module are one product then. None is for tests that
+            differ from others in nothing that a value says, which run in full alone.
     """
     if of is not None:
         return item.nodeid.partition("::")[0], of(item)

@@ -16,6 +16,7 @@ from .cells import (
     CELLS,
     TWO_OPTIMIZERS,
     Cell,
+    differs_in_the_constructor_alone,
     exclusion,
     runs,
     runs_two_optimizers,
@@ -38,10 +39,9 @@ def values_of(item: pytest.Item) -> tuple[Any, ...] | None:
     assert isinstance(item, pytest.Function)
     cell: Cell = item.cls.cell
     name = item.name.removeprefix("test_")
-    # These wrappers differ from the others in the constructor alone.
-    if cell.family.startswith("experimental_"):
-        return None
     built = next((each for each in PLAIN_SETUPS if name.startswith(each)), BUILT_FOR.get(name, name))
+    if differs_in_the_constructor_alone(cell, built, "minimize"):
+        return None
     return (cell.family, cell.mode), cell.devices, built
 
 

@@ -12,7 +12,7 @@ import pytest
 from parameterized import parameterized
 
 from .cases import CellCase
-from .cells import CELLS, Cell, exclusion, option_scenarios
+from .cells import CELLS, Cell, differs_in_the_constructor_alone, exclusion, option_scenarios
 from .checks import assert_equal, assert_same_training, assert_scalar, by_name, close_all
 from .scenarios import Scenario
 from .setups import GIVEN_UP, OPTION_SETUPS, SETUPS
@@ -24,7 +24,10 @@ def values_of(item: pytest.Item) -> tuple[str, ...] | None:
     assert isinstance(item, pytest.Function)
     cell: Cell = item.cls.cell
     name = item.name.removeprefix("test_").removeprefix("restored_")
-    return cell.family, cell.mode, cell.devices, next(each for each in OPTION_SETUPS if name.startswith(each))
+    option = next(each for each in OPTION_SETUPS if name.startswith(each))
+    if differs_in_the_constructor_alone(cell, option, "together"):
+        return None
+    return cell.family, cell.mode, cell.devices, option
 
 
 def is_always_run(item: pytest.Item) -> bool:
