@@ -148,6 +148,7 @@ class RunTest(unittest.TestCase):
     def test_no_option_is_named_that_was_given(self, on: str, names: list[str]) -> None:
         self.assert_hints({name: CASES[name] for name in names}, *on.split())
 
+    @pytest.mark.full
     def test_a_program_that_has_chosen_keras_3(self) -> None:
         """Its own wrappers can be replaced; those that `compile` makes cannot."""
         made = CASES["scaled"]._replace(options="--keras 3 --replace-existing")
@@ -206,6 +207,7 @@ class WaysTest(unittest.TestCase):
                 *_, hint = said(programs.run("starts.py", *command).stderr)
                 self.assertIn("--keras 2." if "run" in command else "Call mpls.install(keras=2).", hint)
 
+    @pytest.mark.full
     def test_the_hint_is_last_and_is_followed(self) -> None:
         with Programs(program=CASES["compiled_scaled"].source) as programs:
             failed = programs.run("-m", "mpls", "run", "--no-auto", "program.py")

@@ -26,6 +26,7 @@ def run(kind: str) -> dict[str, Any]:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.default_run("one case", rest="full")
 def test_nothing_is_left(kind: str) -> None:
     found = run(kind)
     assert found["seen"] > 10_000

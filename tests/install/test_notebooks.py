@@ -8,6 +8,7 @@ import sys
 import unittest
 
 import pytest
+from parameterized import parameterized
 
 import mpls
 
@@ -64,23 +65,22 @@ tf.contrib.mixed_precision.LossScaleManager
 
 
 class ScriptTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            ("plain", "Call mpls.install(contrib=True). See mpls docs contrib"),
+            ("own", "Call mpls.install(contrib=True). See mpls docs contrib"),
+            ("after", "AttributeError: module 'tensorflow' has no attribute 'contrib'"),
+        ]
+    )
     @pytest.mark.programs
-    def test_hint_names_the_argument(self) -> None:
-        """Once, after what the program shows of its error; with `mpls run`, the option, if that may not choose it."""
-        endings = {
-            (): "Call mpls.install(contrib=True). See mpls docs contrib",
-            ("own",): "Call mpls.install(contrib=True). See mpls docs contrib",
-            ("after",): "AttributeError: module 'tensorflow' has no attribute 'contrib'",
-        }
+    @pytest.mark.default_run("one case", rest="full")
+    def test_hint_names_the_argument(self, kind: str, ending: str) -> None:
+        """Once, after what the program shows of its error."""
         with Programs(program=INSTALLS) as programs:
-            for arguments, ending in endings.items():
-                process = programs.run("program.py", *arguments)
-                self.assertTrue(process.stderr.rstrip().endswith(ending), process.stderr)
-                self.assertEqual("the program's own hook" in process.stderr, "own" in arguments)
-                self.assertEqual(process.stderr.count("See mpls docs"), int("after" not in arguments))
-            process = programs.run("-m", "mpls", "run", "--no-auto", "program.py")
-        self.assertEqual(process.stderr.count("See mpls docs"), 1, process.stderr)
-        self.assertIn("Run it with --contrib", process.stderr)
+            process = programs.run("program.py", kind)
+        self.assertTrue(process.stderr.rstrip().endswith(ending), process.stderr)
+        self.assertEqual("the program's own hook" in process.stderr, kind == "own")
+        self.assertEqual(process.stderr.count("See mpls docs"), int(kind != "after"))
 
 
 CELLS = [

@@ -458,6 +458,7 @@ class NamesTest(unittest.TestCase):
 
     @parameterized.expand([("keras_3", "0"), ("keras_2", "1")])
     @pytest.mark.programs
+    @pytest.mark.default_run("one case", rest="full")
     def test_each_form_of_import_works(self, name: str, use_legacy: str) -> None:
         with Programs(program=IMPORTS) as programs:
             process = programs.run("-m", "mpls", "run", "program.py", TF_USE_LEGACY_KERAS=use_legacy)
@@ -483,6 +484,7 @@ class NamesTest(unittest.TestCase):
             if release == as_of:
                 self.assertEqual((settings["keras"], settings["legacy_optimizers"]), (2 if is_legacy else 3, is_legacy))
 
+    @pytest.mark.programs
     def test_v1_and_contrib(self) -> None:
         with Programs(program=TF1, helper="import tensorflow as tf") as programs:
             process = programs.run("-m", "mpls", "run", "--no-auto", "--v1", "--contrib", "--report", "program.py")

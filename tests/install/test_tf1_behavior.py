@@ -225,6 +225,7 @@ class BehaviorTest(unittest.TestCase):
         self.assertGreater(len(seen), 16)
 
     @parameterized.expand([("all of TF 2", V2), ("a part of it", RESOURCES)])
+    @pytest.mark.default_run("one case", rest="full")
     def test_what_a_program_turns_on_stays_on(self, name: str, source: str) -> None:
         with Programs() as programs:
             seen = self.output_of(programs, "-m", "mpls", "run", "--v1", "--no-auto", "-c", source)
@@ -252,7 +253,7 @@ class BehaviorTest(unittest.TestCase):
         self.assertEqual(seen, expected)
 
     @parameterized.expand([("graph", False), ("v1", False), ("eager", True), ("later", True)])
-    @pytest.mark.default_run("each value", by=lambda mode, is_eager: (is_eager,), rest="full")
+    @pytest.mark.default_run("one case", rest="full")
     def test_loaded_before(self, mode: str, is_eager: bool) -> None:
         with Programs() as programs:
             self.assertEqual(self.output_of(programs, "-c", LOADED, mode), ["tensorflow.compat.v1", is_eager])

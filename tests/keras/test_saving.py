@@ -252,6 +252,7 @@ class TestReplacedByALibrary:
             ("class by subclass", "afterwards"),
         ],
     )
+    @pytest.mark.default_run("one case", rest="full")
     def test_wrappers_can_be_made(self, kind: str, when: str) -> None:
         command = [sys.executable, "-c", REPLACED, kind, when]
         done = subprocess.run(command, env=process_environment(), capture_output=True, text=True, check=False)

@@ -95,6 +95,7 @@ class KillTest(unittest.TestCase):
         self.assertGreater(last, kills)
 
     @parameterized.expand(JOBS)
+    @pytest.mark.default_run("one case", rest="full")
     def test_three_kills(self, job: str) -> None:
         self.check(job, 3)
 
