@@ -47,10 +47,12 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 
 def run(strategy: Any, fn: Callable[..., Any], values: list[float]) -> list[Any]:
     """Run `fn` on each replica, inside a tf.function; return the results of the replicas."""
+    merges, function = strategy.extended._use_merge_call(), tf.function(fn)
 
     @tf.function
     def call(grads: Any) -> Any:
-        return strategy.run(fn, (grads,))
+        # In a function of its own, a replica cannot call `merge_call`.
+        return strategy.run(lambda grad: (fn if merges else function)(grad), (grads,))
 
     return locals_of(strategy, call(distribute(strategy, values)))
 
