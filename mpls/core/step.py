@@ -167,12 +167,15 @@ def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
     """
     if tf.executing_eagerly() or tf.distribute.has_strategy():
         return lambda: grads
-    stacks = Stacks([values_of(grad) for grad in grads if grad is not None])
+    given = [grad for grad in grads if grad is not None]
+    stacks = Stacks([values_of(grad) for grad in given])
+    # XLA reads sizes through the values of a sparse gradient, and cannot read through a barrier. It makes no stacks.
+    dense = [place for place, grad in enumerate(given) if not isinstance(grad, tf.IndexedSlices)]
 
     def unpack() -> list[Any]:
         tensors = captured(stacks.tensors)
-        if tensors and fast.needs_barriers():
-            tensors[0] = hidden_from_xla(tensors[0])
+        if dense and fast.needs_barriers():
+            tensors[dense[0]] = hidden_from_xla(tensors[dense[0]])
         unstacked = iter(stacks.unstacked(tensors))
         return [None if grad is None else with_values(grad, next(unstacked)) for grad in grads]
 

@@ -127,6 +127,34 @@ class FitTest(MixedPolicyTestCase):
         self.assertEqual(state_of(optimizer), [2.0**12, 8, 0])
 
 
+SPARSE = [
+    ("rmsprop", keras.optimizers.RMSprop, {"momentum": 0.5}),
+    ("adadelta", keras.optimizers.Adadelta, {}),
+    ("centered", keras.optimizers.RMSprop, {"momentum": 0.5, "centered": True}),
+    ("adam", keras.optimizers.Adam, {}),
+    ("sgd", keras.optimizers.SGD, {"momentum": 0.5}),
+]
+
+
+class SparseTest(unittest.TestCase):
+    """XLA has to know how many rows Keras sums in a sparse gradient, which it finds out through its values."""
+
+    @parameterized.expand(SPARSE)
+    @pytest.mark.default_run("one case")
+    def test_an_embedding_under_xla(self, name: str, optimizer: Any, settings: dict[str, Any]) -> None:
+        words = np.arange(40).reshape(8, 5) % 20
+        trained = []
+        for wrapper in (Ours, native("keras3")):
+            keras.utils.set_random_seed(3)
+            layers = [keras.layers.Embedding(20, 4), keras.layers.Flatten(), keras.layers.Dense(1)]
+            model = keras.Sequential(layers)
+            model.compile(wrapper(optimizer(0.05, **settings), **DYNAMIC), "mse", jit_compile=True)
+            model.fit(words, np.ones([8, 1], np.float32), batch_size=4, epochs=2, shuffle=False, verbose=0)
+            trained.append(model.get_weights())
+        for one, other in zip(*trained, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
 class WrappingTest(MixedPolicyTestCase):
     @parameterized.expand(OF_TF_KERAS)
     def test_compile_takes_it_as_it_is(self, family: str) -> None:
