@@ -102,7 +102,8 @@ class TracedFirst(unittest.TestCase):
             training.assert_same(twin.state())
 
     @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value", rest="full")
+    @pytest.mark.matrix
     def test_by_itself(self, family: str, terms: str) -> None:
         training, twin = (Training(HOSTS[family], SETS[terms]) for _ in range(2))
         step = tf.function(training.take_step, autograph=False)

@@ -317,6 +317,7 @@ class CompiledTest(unittest.TestCase):
 
 
 @pytest.mark.programs
+@pytest.mark.full
 class CommandTest(unittest.TestCase):
     results: ClassVar[dict[str, Any]]
     printed: ClassVar[str]

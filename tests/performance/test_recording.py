@@ -12,7 +12,7 @@ from tests.performance.test_benchmark import load
 
 
 class RecordingTest(unittest.TestCase):
-    @pytest.mark.matrix
+    @pytest.mark.full
     def test_each_small_model_has_a_line(self) -> None:
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
