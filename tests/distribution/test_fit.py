@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from parameterized import parameterized
 
-from tests.conformance.devices import mirrored
-
-from .fitting import FAMILIES, KERNEL, State, examples, fit, states
+from .fitting import FAMILIES, State, examples, fit, states
 from .strategies import MAKERS
 
 INF, NAN = float("inf"), float("nan")
@@ -70,29 +68,3 @@ class FitTest(unittest.TestCase):
                 np.testing.assert_allclose(arrays[0], wanted[0], rtol=1e-6, err_msg=f"{what}: {kind}")
             np.testing.assert_allclose(state.weights[0], without_scaling(name)[finite - 1], rtol=1e-6, err_msg=what)
             self.assertTrue(np.isfinite(state.weights[0]).all(), what)
-
-
-class NativeFitTest(unittest.TestCase):
-    """Where the original's class fails in `fit`, and where it does not."""
-
-    def weights(self, name: str, make: str, bad: int) -> np.ndarray:
-        found = fit(name, make, mirrored(), [examples(None, 0.0), examples(bad, INF), examples(None, 0.0)], kernel)
-        return found[-1]
-
-    @parameterized.expand([("on_the_second_replica", 3), ("on_the_first_replica", 0)])
-    @pytest.mark.matrix
-    def test_keras_3(self, name: str, bad: int) -> None:
-        native, ours = self.weights("keras3", "native", bad), self.weights("keras3", "scaled", bad)
-        # Only the first replica is asked.
-        self.assertEqual(np.isfinite(native).all(), bad == 0)
-        self.assertTrue(np.isfinite(ours).all())
-        self.assertTrue((ours != KERNEL).all())
-
-    @parameterized.expand(["legacy", "new"])
-    @pytest.mark.matrix
-    def test_tf_keras(self, name: str) -> None:
-        for bad in (0, 3):
-            native, ours = self.weights(name, "native", bad), self.weights(name, "scaled", bad)
-            np.testing.assert_array_equal(native, ours)
-            self.assertTrue(np.isfinite(ours).all())
-            self.assertTrue((ours != KERNEL).all())

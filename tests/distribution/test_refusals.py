@@ -68,15 +68,6 @@ class ConstructorTest(unittest.TestCase):
         return str(caught.exception)
 
     @each(LEGACY, NEW)
-    def test_original_refuses_central_storage(self, family: Family) -> None:
-        for replicas in (1, 2):
-            with (
-                central_storage(replicas).scope(),
-                self.assertRaisesRegex(ValueError, "not supported with the tf.distribute.Strategy: CentralStorage"),
-            ):
-                family.native()
-
-    @each(LEGACY, NEW)
     def test_central_storage(self, family: Family) -> None:
         for replicas in (1, 2):
             text = self.refusal(family, central_storage(replicas).scope())
@@ -108,12 +99,6 @@ class ConstructorTest(unittest.TestCase):
             self.assertIn("got ParameterServerStrategyV2", text)
             self.assertIn("wrap a tf.compat.v1.train optimizer with mpls.v1", text)
 
-    def test_original_refuses_parameter_servers(self) -> None:
-        pretender = Pretender(tf.distribute.ParameterServerStrategy, 1)
-        for family in (LEGACY, NEW):
-            with pretender.scope(), self.assertRaisesRegex(ValueError, "not supported with the tf.distribute"):
-                family.native()
-
     @each(LEGACY, NEW, KERAS_3)
     def test_tpus(self, family: Family) -> None:
         for cls in TPUS:
@@ -121,12 +106,6 @@ class ConstructorTest(unittest.TestCase):
             self.assertIn("TPUStrategy", text)
             self.assertIn("TPUs compute in bfloat16, which needs no loss scaling", text)
             self.assertIn("use the optimizer unwrapped", text)
-
-    @each(LEGACY, NEW)
-    def test_original_refuses_tpus(self, family: Family) -> None:
-        for cls in TPUS:
-            with Pretender(cls, 2).scope(), self.assertRaisesRegex(ValueError, "Loss scaling is unnecessary with TPUs"):
-                family.native()
 
 
 class WrongPlaceTest(unittest.TestCase):
