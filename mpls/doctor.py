@@ -268,16 +268,22 @@ def _lines(program: dict[str, Any]) -> Iterator[str]:
     for each in program["disagreements"]:
         first, second = (_reason(one, path) for one in each["because"])
         yield from wrapped(f"{each['flag']} is left to you, as its lines disagree: {first}, but {second}", 2)
-    if program["names"]:
-        yield "  historical names, and what to write today"
-    for each in program["names"]:
-        yield from wrapped(f"{_shown(each['places'], path)}: {each['name']} ({each['releases']})", 4)
-        if each["today"]:
-            yield f"        {each['today']}"
+    yield from _lines_of_names(program, flags)
     for each in program["gone"]:
         yield from wrapped(f"{_shown(each['places'], path)}: {each['name']} is gone for good: {each['today']}", 2)
     for each in program["unread"]:
         yield from wrapped(f"not read: {each['path']} {each['reason']}", 2)
+
+
+def _lines_of_names(program: dict[str, Any], flags: str) -> Iterator[str]:
+    if program["names"]:
+        yield "  historical names, and what to write today"
+    for each in program["names"]:
+        yield from wrapped(f"{_shown(each['places'], program['path'])}: {each['name']} ({each['releases']})", 4)
+        if each["today"]:
+            yield f"        {each['today']}"
+        if each["name"].startswith("tf.contrib.") and "--contrib" not in flags:
+            yield "        mpls run has this name only with --contrib; without it, the program takes another way"
 
 
 def _reason(because: dict[str, Any], main: str) -> str:

@@ -185,6 +185,16 @@ class ScriptTest(_InFolder):
 
 
 class GoneTest(_InFolder):
+    def test_a_guarded_import_of_contrib_is_named(self) -> None:
+        guarded = (
+            "try:\n    from tensorflow.contrib.mixed_precision import LossScaleOptimizer\nexcept ImportError:\n    pass"
+        )
+        note = "mpls run has this name only with --contrib"
+        self.write(guarded)
+        self.assertIn(note, run("train.py")[1])
+        self.write(guarded.splitlines()[1].strip())
+        self.assertNotIn(note, run("train.py")[1])
+
     def gone(self, source: str) -> tuple[int, dict[str, str]]:
         description = read(self.write(source))
         (program,) = description["programs"]
