@@ -420,6 +420,11 @@ class CauseTest(unittest.TestCase):
             with self.assertRaisesRegex(TrainingStuckError, "The model is broken.*lower it too: min_scale=1"):
                 self._give_up(plant)
 
+    def test_a_function_is_in_no_config(self) -> None:
+        opt = FAMILIES["legacy"](8.0, 2, max_consecutive_skips=5, on_give_up=print)
+        self.assertNotIn("on_give_up", opt.get_config())
+        self.assertEqual(type(opt).from_config(opt.get_config()).on_give_up, "raise")
+
     @parameterized.expand([("function",), ("xla",)])
     @pytest.mark.default_run("one case")
     def test_a_warning_waits_until_the_steps_have_doubled(self, mode: str) -> None:
