@@ -770,7 +770,7 @@ class StepRecord(Stateful, _Base):
         if self.options.on_give_up != "warn":
             return True
         row, of_skips = self._warned
-        if row == applied and of_skips <= skips < 2 * of_skips:
+        if row == applied and of_skips < skips < 2 * of_skips:
             return False
         self._warned = applied, skips
         return True

@@ -178,12 +178,14 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
 
     def _note(self, where: str, logs: Any, readings: Readings) -> None:
         values = self._read(where, readings)
-        if self._step > self._history[-1][STEP]:
+        # The last batch of an epoch was read already, if it was due.
+        is_new = self._step > self._history[-1][STEP]
+        if is_new:
             self._history.append(reading(self._step, values, (logs or {}).get(LOSS)))
         if logs is not None:
             logs.update({self._prefix + key: value for key, value in values.items()})
         # An eager step has called `check_skips` itself.
-        if readings.gives_up and not getattr(self.model, "run_eagerly", False):
+        if is_new and readings.gives_up and not getattr(self.model, "run_eagerly", False):
             with self._scope():
                 readings.optimizer.check_skips()
 
