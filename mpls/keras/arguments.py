@@ -195,12 +195,17 @@ def translated(settings: dict[str, Any], subject: str) -> dict[str, Any]:
 
     Raises:
         ValueError: it has no counterpart.
-        TypeError: it is a loss scale of a user's own class.
     """
     if "loss_scale" not in settings:
         return settings
+    loss_scale = settings["loss_scale"]
+    if not is_fixed(loss_scale) and not is_dynamic(loss_scale):
+        # Not the TypeError of constructors: Keras finds no such class for a config.
+        constraint = "be a FixedLossScale or a DynamicLossScale"
+        advice = "Create the optimizer with mpls.v1, which takes loss scales of your own"
+        raise ArgumentValueError(error_text(f"{subject}: loss_scale", constraint, loss_scale, advice, "configs"))
     rest = {key: value for key, value in settings.items() if key != "loss_scale"}
-    return {**rest, **translate_loss_scale(settings["loss_scale"], subject)}
+    return {**rest, **translate_loss_scale(loss_scale, subject)}
 
 
 def is_translatable(loss_scale: Any) -> bool:
