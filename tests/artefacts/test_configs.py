@@ -149,7 +149,7 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ),
     ("scale_class_list", {**OLD, "loss_scale": {"class_name": ["x"], "config": {}}}, ValueError, "with 'class_name'"),
     ("scale_number", {**OLD, "loss_scale": 8.0}, ValueError, "must be a dict with 'class_name'"),
-    ("scale_none", {**OLD, "loss_scale": None}, ValueError, "loss_scale must be .dynamic., a number"),
+    ("scale_none", {**OLD, "loss_scale": None}, ValueError, "loss_scale must be a FixedLossScale"),
     (
         "scale_unknown_setting",
         {**OLD, "loss_scale": {"class_name": "DynamicLossScale", "config": {"growth": 2}}},
