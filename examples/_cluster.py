@@ -75,6 +75,7 @@ def member() -> Iterator[None]:
     """
     # Sent before the process is ended for taking too long.
     faulthandler.register(signal.SIGUSR1)
+    parent = os.getppid()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     status = 1
     try:
@@ -86,7 +87,8 @@ def member() -> Iterator[None]:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-            orphaned = bool(select.select([sys.stdin], [], [], 0)[0])
+            # A process that was killed loses its children before the last of its threads closes its pipes.
+            orphaned = os.getppid() != parent or bool(select.select([sys.stdin], [], [], 0)[0])
         except BrokenPipeError:
             orphaned = True
         if orphaned:
