@@ -24,8 +24,8 @@ from benchmarks.ablation import ModelCell
 from benchmarks.cells import Cell, counted, grid
 from benchmarks.costs import DTYPES, SIZES, costs_of, measure_costs
 from benchmarks.counting import count
-from benchmarks.options import OPTIONS, measure_options
-from benchmarks.steps import BARE, FLOOR, candidates_of, trainings
+from benchmarks.options import OPTIONS, STEPS, measure_options
+from benchmarks.steps import BARE, FLOOR, ORIGINAL, candidates_of, trainings
 from benchmarks.timing import Samples, measure, pooled
 
 SECONDS = {"quick": 1.0, "usual": 1.5, "full": 1.5}
@@ -116,12 +116,11 @@ def _measured(cell: Cell, seconds: float, turn: int) -> Samples:
 
 
 def _options(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
-    print("\nWhat options add to a training step of a model, in % of the processors' time without loss scaling:")
-    names = list(OPTIONS)
+    print("\nWhat the original, mpls and options add to a training step of a model, in % of the processors' time:")
+    names = [ORIGINAL, *OPTIONS]
     _print_line(["", "none, ms", *names])
     for family in families:
-        # Small steps, where loss scaling weighs most.
-        for mode, name in (("eager", "controller"), ("function", "deep perceptron")):
+        for mode, name in STEPS:
             samples = pooled([measure_options(name, family, mode, seconds, turn) for turn in range(builds)])
             row = report.row_of(f"{family}/{mode}/{name}", Samples(samples.cpu_seconds))
             bare = row["seconds"][BARE][0]

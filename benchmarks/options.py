@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.models import ModelStep
-from benchmarks.steps import BARE, MPLS
+from benchmarks.steps import BARE, MPLS, ORIGINAL
 from benchmarks.timing import Samples, measure
 
 # Arguments of the wrappers, by the name of the column.
@@ -23,15 +23,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "unscaled": {"check_unscaled": True},
     "disabled": {"enabled": False},
 }
+# All of them that can be on at once.
+OPTIONS["all"] = {
+    name: value
+    for column in ("bounds", "hysteresis", "adjustable", "count_steps", "track", "give_up", "unscaled")
+    for name, value in OPTIONS[column].items()
+}
+# A mode and a model in which loss scaling weighs much, and one in which gradients are large.
+STEPS = (("eager", "controller"), ("function", "deep perceptron"), ("function", "perceptron"))
 
 
 def measure_options(model: str, family: str, mode: str, seconds: float, turn: int) -> Samples:
-    """Measure a step without loss scaling, and with mpls and each of the options, built in another order each turn."""
-    names = [BARE, *OPTIONS]
+    """Measure a step without loss scaling, with the original, and with mpls and each of the options.
+
+    They are built in another order each turn.
+    """
+    names = [BARE, ORIGINAL, *OPTIONS]
     first = turn % len(names)
     steps = {}
     for name in names[first:] + names[:first]:
-        candidate = BARE if name == BARE else MPLS
+        candidate = name if name in (BARE, ORIGINAL) else MPLS
         steps[name] = ModelStep(model, family, candidate, mode, settings=OPTIONS.get(name, {})).step
     samples = measure(steps, 4 * seconds)
     tf.keras.backend.clear_session()

@@ -94,9 +94,9 @@ class SummaryTest(unittest.TestCase):
 
         rows = [
             row("v1/eager/1", 0.2, (0.4, 0.3, 0.6), floor=0.15),
-            row("v1/eager/2", 0.2, (0.7, 0.6, 0.9), floor=0.11),
+            row("v1/eager/2", 0.2, (0.7, 0.6, 0.9), floor=0.13, mpls=0.14),
             row("v1/eager/3", 0.2, (1.4, 1.1, 1.6), floor=0.09),
-            row("v1/eager/4", 0.2, (1.2, 0.9, 1.6)),
+            row("v1/eager/4", 0.2, (1.2, 0.9, 1.6), floor=0.15, mpls=0.24),
             # Noise: the original costs next to nothing.
             row("v1/eager/5", 0.04, (3.0, 2.0, 4.0)),
             row("v1/eager/6", 0.2, None),
@@ -106,9 +106,9 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(
             {line[0]: line[1:] for line in lines},
             {
-                "v1/eager": (eager := ["5", "0.95", "1.40", "1 of 4", "1 of 3", "1"]),
+                "v1/eager": (eager := ["5", "0.95", "1.40", "1 of 4", "2 of 3", "1 of 2", "1"]),
                 "v1": eager,
-                "new/xla": (none := ["1", "-", "-", "0 of 0", "0 of 0", "0"]),
+                "new/xla": (none := ["1", "-", "-", "0 of 0", "0 of 0", "0 of 0", "0"]),
                 "new": none,
                 "all/eager": eager,
                 "all/xla": none,
@@ -395,14 +395,14 @@ class OptionsTest(unittest.TestCase):
             self.assertIs(opt.enabled, name != "disabled")
             self.assertEqual("search_steps" in opt.state_dict(), name == "auto")
             self.assertEqual(
-                "applied_steps" in opt.state_dict(), name in ("count_steps", "track", "give_up", "unscaled")
+                "applied_steps" in opt.state_dict(), name in ("count_steps", "track", "give_up", "unscaled", "all")
             )
 
     @pytest.mark.full
     def test_measured_beside_the_bare_step(self) -> None:
         options = load("options")
         samples = options.measure_options("controller", "v1", "eager", 0.001, turn=3)
-        self.assertEqual(set(samples.seconds), {"none", *options.OPTIONS})
+        self.assertEqual(set(samples.seconds), {"none", "original", *options.OPTIONS})
 
 
 class CountsTest(unittest.TestCase):
