@@ -890,7 +890,7 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Graphs and functions are built with the original of a copy.
-        super().__setstate__({**state, "_is_built_in": False})
+        vars(self).update({**state, "_is_built_in": False})
 
     def __repr__(self) -> str:
         now = current_settings(self)

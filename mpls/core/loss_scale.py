@@ -23,7 +23,6 @@ from mpls.core.replicas import (
 )
 from mpls.core.state_checks import (
     check_fixed,
-    check_when_attached,
     checked_weights,
     require_keys,
     require_same,
@@ -140,15 +139,9 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
     _is_read: bool | None = None
 
     def __init__(self) -> None:
-        check_when_attached(self)
         self._variables = Weights()
         self._lock = Lock()
         self._is_read = False
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Copies and unpickled objects do not run __init__.
-        check_when_attached(self)
-        self.__dict__.update(state)
 
     @abc.abstractmethod
     def __call__(self) -> tf.Tensor:

@@ -29,14 +29,11 @@ from mpls.formats.state_dicts import (
 )
 from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
 from mpls.formats.wrapper_state import STATE
-from mpls.patches import WhileNeeded
 from mpls.upstream.trackables import (
     RestorePlace,
     abandon_restore,
-    object_graph_of,
     place_being_restored,
     place_of_slot,
-    restore_of_attached,
 )
 
 
@@ -156,29 +153,6 @@ def examine_slot(owner: Any, slot_position: Any, look: Callable[[SavedObject], N
     place = place_of_slot(owner, slot_position)
     if place is not None:
         examine_place(place, look)
-
-
-def check_when_attached(owner: Any) -> None:
-    """Check an object that a user attaches to a root object, as in `tf.train.Checkpoint(model, optimizer=opt)`.
-
-    TensorFlow restores the whole root object first, with its values, and the attached objects after it.
-
-    Args:
-        owner: the object. TensorFlow stays patched until all objects that were passed here have been freed.
-    """
-    _watch.hold_for(owner)
-
-
-def _examine_attached(path: str, attached: dict[str, Any]) -> None:
-    ours = {name: each for name, each in attached.items() if hasattr(each, "_check_saved_object")}
-    graph = object_graph_of(path) if ours else None
-    for name, trackable in ours.items() if graph is not None else ():
-        node = SavedObject(path, ObjectGraph(_Nodes(graph)), 0).child(name)
-        if node is not None:
-            trackable._check_saved_object(node)
-
-
-_watch = WhileNeeded(lambda: restore_of_attached(_examine_attached))
 
 
 def is_bare(owner: Any, wrapped: str) -> bool:

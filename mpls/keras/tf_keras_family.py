@@ -16,7 +16,6 @@ from mpls.core.gradients import scale_loss, unscale_gradients
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.replicas import in_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
-from mpls.core.state_checks import check_when_attached
 from mpls.core.step_options import StepOptions
 from mpls.core.wrapper_members import RestorableWithSlots
 from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
@@ -61,8 +60,6 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
         track(self._optimizer, self._record, STEP_RECORD, overwrite=True)
 
     def _held(self, loss_scale: Any) -> Any:
-        # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-        check_when_attached(self)
         for variable in weights_of(loss_scale) if is_loss_scale(loss_scale) else ():
             track_in_keras_graph(variable)
         return loss_scale

@@ -376,7 +376,6 @@ NATIVE_3 = Private(
 )
 
 
-_NO_LOOK = "checkpoints of tf.train.Checkpoint(root, ...) are restored without a look at what is attached to the root"
 _NOT_LOOKED_AT = (
     "checkpoints are restored as TensorFlow does, and not looked at before. Call `mpls inspect PATH` before"
 )
@@ -386,13 +385,6 @@ _POSITION = f"{_RESTORE}:CheckpointPosition"
 # Each restore has an object of this class.
 _RUN = "tensorflow.python.checkpoint.checkpoint:_CheckpointRestoreCoordinator"
 
-TRACKABLE_SAVER = Private("tensorflow.python.checkpoint.checkpoint", "TrackableSaver", _NO_LOOK)
-ATTACHED = Private("tensorflow.python.checkpoint.checkpoint:TrackableSaver", "_graph_view", _NO_LOOK)
-OBJECT_GRAPH = Private(
-    "tensorflow.core.protobuf.trackable_object_graph_pb2",
-    "TrackableObjectGraph",
-    "checkpoints are restored as TensorFlow does, and not looked at before",
-)
 # The function that pairs an object with a place in the checkpoint, and its argument for the place.
 PAIRING = Private(_RESTORE, _FUNCTION, _NOT_LOOKED_AT)
 PLACE = Private(f"{_RESTORE}:{_FUNCTION}", "checkpoint_position", _NOT_LOOKED_AT)

@@ -13,7 +13,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.formats.object_graph import GRAPH_KEY
 from mpls.patches import ABSENT, Layer, Target, WhileNeeded
 from mpls.upstream import table
 from mpls.upstream.table import look_up
@@ -160,49 +159,6 @@ def abandon_restore(place: RestorePlace) -> None:
             deferred[name] = [each for each in positions if table.RUN.of(each) is not place.restore]
             if not deferred[name]:
                 del deferred[name]
-
-
-def object_graph_of(path: str) -> Any:
-    """Return the `TrackableObjectGraph` proto of a checkpoint; None if it cannot be read, or is not object-based."""
-    graph = table.OBJECT_GRAPH.load()
-    if graph is None:
-        return None
-    try:
-        reader = tf.train.load_checkpoint(path)
-        if not reader.has_tensor(GRAPH_KEY):
-            return None
-        serialized = reader.get_tensor(GRAPH_KEY)
-    except (tf.errors.OpError, RuntimeError, ValueError):
-        # TensorFlow raises its own error when it restores.
-        return None
-    return graph.FromString(serialized)
-
-
-def restore_of_attached(look: Callable[[str, dict[str, Any]], None]) -> list[Target]:
-    """Return the patch that calls a function with the objects attached to a root, before TensorFlow restores the root.
-
-    `tf.train.Checkpoint(root, **attached)`, TensorFlow 2.5 to 2.21, restores the root first, and has no hook for this.
-
-    Args:
-        look: gets the path and the attached objects by name; what it raises stops the restore.
-    """
-    saver_class = table.TRACKABLE_SAVER.load()
-    if saver_class is None:
-        return []
-
-    def patched(layer: Layer) -> Any:
-        @functools.wraps(layer.original)
-        def restore(saver: Any, save_path: Any, *args: Any, **kwargs: Any) -> Any:
-            view = table.ATTACHED.of(saver)
-            parts = () if view is None else view.attached_dependencies or ()
-            attached = {each.name: each.ref for each in parts if each.name != "root"}
-            if layer.is_on and attached and save_path is not None:
-                look(os.fspath(save_path), attached)
-            return layer.original(saver, save_path, *args, **kwargs)
-
-        return restore
-
-    return [(saver_class, "restore", patched)]
 
 
 def object_keys_by_name(path: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
-from mpls.core.state_checks import check_when_attached, is_bare
+from mpls.core.state_checks import is_bare
 from mpls.core.step import scaled_step
 from mpls.core.step_options import checked_options, explained_arguments, settings_of_loss_scale
 from mpls.core.wrapper_members import Counted, RestorableWithSlots
@@ -197,8 +197,6 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         self._calls = ScalingCalls([_COMPUTE], warns=options.enabled)
         track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
-        # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-        check_when_attached(self)
         hook_user_savers(self)
 
     def _doing_dynamic_loss_scaling(self) -> bool:

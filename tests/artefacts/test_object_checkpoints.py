@@ -301,11 +301,11 @@ class TestHostileState:
             checkpoint.restore(path)
             with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
                 checkpoint.optimizer = training.optimizer
+            assert_state(training.state(), before, exact=True)
             root = tf.Module()
             root.w, root.b = training.variables
             with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
                 tf.train.Checkpoint(root, optimizer=training.optimizer).restore(path)
-            assert_state(training.state(), before, exact=True)
 
     @parameterized.expand(cross(HOSTILE), name_func=named)
     def test_of_a_loss_scale_that_is_saved_by_itself(self, hostile: tuple[str, float]) -> None:

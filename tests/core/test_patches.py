@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import gc
-import importlib
 import itertools
 import os
-import pathlib
-import pickle
 import sys
 import threading
 import types
@@ -27,8 +23,7 @@ import mpls.keras
 import mpls.v1
 
 # What other tests of the process have left behind is put back by these alone.
-from mpls.core import state_checks
-from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
+from mpls.errors import MplsWarning
 from mpls.experimental import policy
 from mpls.upstream import trackables
 
@@ -36,28 +31,16 @@ v1 = tf.compat.v1
 Undo = Callable[[], None]
 Place = tuple[Any, str]
 ABSENT: Any = object()
-TrackableSaver = importlib.import_module("tensorflow.python.checkpoint.checkpoint").TrackableSaver
 EXPERIMENTAL, NATIVE = (
     getattr(each, "_tfmw_wrapped_module", each) for each in (v1.train.experimental, v1.mixed_precision)
 )
 # Methods that are replaced while objects live that need it.
-RESTORE, SAVERS = (TrackableSaver, "restore"), [(v1.train.Saver, "restore"), (v1.train.Saver, "_build")]
+SAVERS = [(v1.train.Saver, "restore"), (v1.train.Saver, "_build")]
 COMPILE = [
     (tf_keras.Model, "_get_optimizer"),
     (next(owner for owner in keras.Model.__mro__ if "compile" in vars(owner)), "compile"),
 ]
 Ours: Any = mpls.keras.LossScaleOptimizer
-
-
-class OwnScale(mpls.v1.LossScale):
-    def __call__(self) -> Any:
-        return tf.constant(1.0)
-
-    def update(self, grads: Any) -> Any:
-        return None, True
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
 
 
 def graph_with_wrapper(loss_scale: Any = "dynamic") -> Any:
@@ -67,12 +50,6 @@ def graph_with_wrapper(loss_scale: Any = "dynamic") -> Any:
         opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.5), loss_scale)
         opt.minimize(weight**2)
     return graph
-
-
-def as_of_2_3(optimizer: Any) -> Any:
-    with mpls.install("2.3"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
-        return mpls.experimental.LossScaleOptimizer(optimizer, v1.mixed_precision.DynamicLossScale())
 
 
 def current(place: Place) -> Any:
@@ -103,34 +80,18 @@ CHANGES: dict[str, tuple[Callable[[], Undo], list[Place]]] = {
     "names": (installed(), [(EXPERIMENTAL, "__getattr__"), (EXPERIMENTAL, "__dir__"), (sys, "excepthook")]),
     "taken names": (installed(replace_existing=True, contrib=True), [(NATIVE, "__dir__")]),
     "as of": (installed(as_of="2.3"), [(EXPERIMENTAL, "__getattr__"), (threading, "excepthook")]),
-    "restore": (held(mpls.v1.DynamicLossScale), [RESTORE]),
-    "savers": (held(graph_with_wrapper), [RESTORE, *SAVERS]),
-    "compile": (held(lambda: mpls.experimental.Policy("mixed_float16")), [RESTORE, *COMPILE]),
+    "savers": (held(graph_with_wrapper), SAVERS),
+    "compile": (held(lambda: mpls.experimental.Policy("mixed_float16")), COMPILE),
     "rewrite": (rewriting, []),
 }
 PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
 ALL_PLACES = [place for _, places in CHANGES.values() for place in places]
 # How an object is made, and which places are changed while it lives.
 MAKERS: list[tuple[str, Callable[[], Any], list[Place]]] = [
-    ("fixed", lambda: mpls.v1.FixedLossScale(8), [RESTORE]),
-    ("of_a_users_class", OwnScale, [RESTORE]),
-    ("copied", lambda: copy.deepcopy(mpls.v1.DynamicLossScale()), [RESTORE]),
-    ("pickled", lambda: pickle.loads(pickle.dumps(mpls.v1.FixedLossScale(8))), [RESTORE]),
-    ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic"), [RESTORE]),
-    (
-        "v1_with_a_scale_of_tensorflow",
-        lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(
-            v1.train.AdamOptimizer(), v1.mixed_precision.DynamicLossScale()
-        ),
-        [RESTORE],
-    ),
-    ("legacy", lambda: Ours(tf_keras.optimizers.legacy.Adam()), [RESTORE]),
-    ("legacy_of_2_3", lambda: as_of_2_3(tf_keras.optimizers.legacy.Adam()), [RESTORE]),
-    ("keras3_of_2_3", lambda: as_of_2_3(keras.optimizers.Adam()), [RESTORE]),
-    ("new_fixed", lambda: Ours(tf_keras.optimizers.Adam(), dynamic=False, initial_scale=8), [RESTORE]),
-    ("legacy_copied", lambda: copy.deepcopy(Ours(tf_keras.optimizers.legacy.Adam())), [RESTORE]),
-    ("keras3", lambda: Ours(keras.optimizers.Adam()), [RESTORE]),
-    ("graph_fixed", lambda: graph_with_wrapper(8), [RESTORE, *SAVERS]),
+    ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic"), []),
+    ("legacy", lambda: Ours(tf_keras.optimizers.legacy.Adam()), []),
+    ("keras3", lambda: Ours(keras.optimizers.Adam()), []),
+    ("graph_fixed", lambda: graph_with_wrapper(8), SAVERS),
     ("policy_without_scale", lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE),
     ("plain_policy", lambda: mpls.keras.Policy("mixed_float16"), []),
 ]
@@ -154,7 +115,7 @@ def differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched() -> Iterator[None]:
     mpls.uninstall()
-    for needed in (state_checks._watch, policy._while_needed, *trackables._saver_hooks.values()):
+    for needed in (policy._while_needed, *trackables._saver_hooks.values()):
         needed.undo()
     # What waits for the other Keras to be loaded stays.
     Ours(keras.optimizers.SGD()), Ours(tf_keras.optimizers.SGD())
@@ -225,7 +186,7 @@ def test_what_another_library_has_put_there_stays(first: str, second: str) -> No
 def test_it_is_there_while_the_object_lives(name: str, make: Callable[[], Any], places: list[Place]) -> None:
     def changed() -> list[Place]:
         gc.collect()
-        return [place for place in [RESTORE, *SAVERS, *COMPILE] if current(place) is not before[place]]
+        return [place for place in [*SAVERS, *COMPILE] if current(place) is not before[place]]
 
     before = {place: current(place) for place in ALL_PLACES}
     objects = [make(), make()]
@@ -236,50 +197,16 @@ def test_it_is_there_while_the_object_lives(name: str, make: Callable[[], Any], 
     assert changed() == []
 
 
-@pytest.mark.parametrize("framework", [tf_keras, keras])
-@pytest.mark.matrix
-def test_models_that_have_trained(framework: Any) -> None:
-    before = current(RESTORE)
-    model = framework.Sequential([framework.layers.Dense(1)])
-    model.compile(Ours(framework.optimizers.SGD()), "mse")
-    model.train_on_batch(tf.ones([1, 1]), tf.ones([1, 1]))
-    assert current(RESTORE) is not before
-    del model
-    framework.backend.clear_session()
-    gc.collect()
-    assert current(RESTORE) is before
-
-
-def test_it_works_as_long_as_it_is_needed(tmp_path: pathlib.Path) -> None:
-    scale = mpls.v1.DynamicLossScale(8)
-    scale._current_loss_scale.assign(float("nan"))
-    root = tf.Variable(1.0)
-    path = tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=scale).save(str(tmp_path / "ckpt"))
-    del scale
-    gc.collect()
-    for _ in range(2):
-        root.assign(2.0)
-        fresh = mpls.v1.DynamicLossScale(8)
-        with pytest.raises(SavedStateError):
-            tf.train.Checkpoint(tf.train.Checkpoint(value=root), scale=fresh).restore(path)
-        assert float(root) == 2.0
-        del fresh
-        gc.collect()
-
-
 @pytest.mark.matrix
 def test_threads_that_make_and_drop() -> None:
     before, wrong = {place: current(place) for place in ALL_PLACES}, []
 
     def work() -> None:
         for number in range(30):
-            scale = mpls.v1.FixedLossScale(8)
-            if current(RESTORE) is before[RESTORE]:
-                wrong.append(scale)
             graph = graph_with_wrapper() if not number % 10 else None
             if graph is not None and current(SAVERS[0]) is before[SAVERS[0]]:
                 wrong.append(graph)
-            del scale, graph
+            del graph
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for thread in threads:

@@ -103,7 +103,6 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "tensorflow.compat.v1.mixed_precision:DynamicLossScale": v1.mixed_precision.DynamicLossScale,
     "tensorflow.compat.v1.mixed_precision:LossScale": v1.mixed_precision.DynamicLossScale,
     "tensorflow.python.checkpoint.checkpoint:_CheckpointRestoreCoordinator": lambda: restore_of_tensorflow(),
-    "tensorflow.python.checkpoint.checkpoint:TrackableSaver": lambda: tf.train.Checkpoint()._saver,
     "tensorflow.python.util.lazy_loader:KerasLazyLoader": lambda: holder_of(table.IS_LOADED)({}),
     "tensorflow.python.util.module_wrapper:TFModuleWrapper": lambda: v1,
     "tensorflow:Variable": lambda: tf.Variable(1.0),
@@ -217,12 +216,6 @@ def restore_of_tensorflow() -> Any:
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))
     with tempfile.TemporaryDirectory() as folder:
         return saved.restore(saved.save(os.path.join(folder, "ckpt")))._checkpoint
-
-
-def attached() -> None:
-    scale, root = mpls.v1.DynamicLossScale(8), tf.train.Checkpoint(value=tf.Variable(1.0))
-    path = tf.train.Checkpoint(root, scale=scale).save(os.path.join(FOLDER[0], "attached"))
-    tf.train.Checkpoint(root, scale=scale).restore(path)
 
 
 def converted(source: Any, target: Any, variables: Any = None) -> Any:
@@ -347,7 +340,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "VARIABLE_ID": v1_step,
     **dict.fromkeys(["KEEP", "DROP", "KEEPS"], lambda: installed_over(v1.train.experimental)),
     **dict.fromkeys(["SET_REWRITE", "IS_REWRITE", "HAS_OTHER_SESSION", "IS_MIXED", "GLOBAL_STATE"], rewritten),
-    **dict.fromkeys(["TRACKABLE_SAVER", "ATTACHED", "OBJECT_GRAPH"], attached),
     **dict.fromkeys(["PAIRING", "RUN", "NODE", "PAIRED", "PATH", "GRAPH"], restored),
     **dict.fromkeys(["CHILD", "ALL_PAIRED"], restored),
     **dict.fromkeys(["BULK_BUILDER", "ADD_RESTORE", "SAVEABLE", "SAVE_SPEC", *SAVER.split()], graph_step),

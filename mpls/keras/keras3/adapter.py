@@ -17,7 +17,7 @@ from mpls.core.gradients import as_variables
 from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
-from mpls.core.state_checks import SavedObject, check_when_attached, is_bare, require_valid_state
+from mpls.core.state_checks import SavedObject, is_bare, require_valid_state
 from mpls.core.step_options import StepOptions
 from mpls.errors import (
     ArgumentTypeError,
@@ -129,8 +129,6 @@ class Keras3Adapter(FamilyMembers, _Native):
 
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
-            # The loss scale may be TensorFlow's own class, which does not check checkpoints.
-            check_when_attached(self)
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
             return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
