@@ -304,6 +304,84 @@ class SettingMembers:
     )
 
 
+class ScaleMembers(SettingMembers):
+    """Methods that change a dynamic loss scale: its own, and those of wrappers that have one."""
+
+    def _dynamic_scale_for(self, method: str) -> DynamicLossScale:
+        """Return the loss scale that a method is to change, or refuse."""
+        raise NotImplementedError
+
+    def _session_of_state(self, session: Any) -> Any:
+        """Return the session to use if the user passes this one; families with sessions of their own override it."""
+        return session
+
+    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
+        """Set the current scale, also for existing functions and graphs, and reset the counts of steps.
+
+        This ends a search of `initial_loss_scale='auto'`.
+
+        Args:
+            scale: the scale, between the bounds.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
+            TypeError: it is not a number.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Examples:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale()
+            >>> loss_scale.set_scale(1024)
+            >>> float(loss_scale())
+            1024.0
+        """
+        self._dynamic_scale_for("set_scale")._set_scale(scale, self._session_of_state(session))
+
+    @explained_arguments(_SUBJECT, NOT_CONFIGURED)
+    def configure(
+        self,
+        *,
+        growth_steps: SupportsInt | None = None,
+        growth_factor: SupportsFloat | None = None,
+        backoff_factor: SupportsFloat | None = None,
+        min_scale: SupportsFloat | None = None,
+        max_scale: SupportsFloat | None = None,
+        hysteresis: SupportsInt | None = None,
+        session: Any = None,
+    ) -> None:
+        """Change how the scale grows and shrinks, from the next step on; new bounds also apply to the current scale.
+
+        With `adjustable=True`, this also works for `tf.function`s that were traced and graphs that a session has run.
+        Without it, the settings are constants in existing functions and graphs.
+
+        Args:
+            growth_steps: number of finite steps in a row after which the scale grows.
+            growth_factor: the factor by which the scale grows, above 1.
+            backoff_factor: the factor by which the scale shrinks, between 0 and 1.
+            min_scale: the lowest scale.
+            max_scale: the highest scale; new bounds also apply to the initial scale.
+            hysteresis: number of non-finite steps after which the scale shrinks.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: a number is out of range, or the bounds exclude each other; nothing has changed then.
+            TypeError: an argument is not a number.
+            RuntimeError: without `adjustable=True`, a graph or function exists already, or the loss scale was created
+                without the counter that `hysteresis` needs; there is no session; or the call is inside a `tf.function`.
+
+        Examples:
+            >>> import mpls.v1
+            >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
+            >>> loss_scale.configure(max_scale=4096, growth_steps=100)
+            >>> float(loss_scale())
+            4096.0
+        """
+        values = growth_steps, growth_factor, backoff_factor, min_scale, max_scale, hysteresis
+        given = dict(zip(NUMBERS, values, strict=True))
+        self._dynamic_scale_for("configure")._configure(given, self._session_of_state(session))
+
+
 def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
@@ -322,7 +400,7 @@ else:
     _Base = NativeDynamicLossScale
 
 
-class DynamicLossScale(SettingMembers, LossScale, _Base):
+class DynamicLossScale(ScaleMembers, LossScale, _Base):
     """A loss scale that grows while gradients are finite, and shrinks when they are not.
 
     Examples:
@@ -665,33 +743,17 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
                 extras[name] = (value, tf.float32 if isinstance(value, float) else tf.int64)
         return extras
 
+    def _dynamic_scale_for(self, method: str) -> DynamicLossScale:
+        del method
+        return self
+
     def _setting(self, name: str) -> Any:
         """Return a setting, which a checkpoint may have changed, by the name of its argument."""
         now = current_settings(self)
         numbers = now.settings.numbers(now.growth_steps, self._multiplier)
         return numbers[name] if name in numbers else getattr(now.settings, name)
 
-    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set the current scale, also for existing functions and graphs, and reset the counts of steps.
-
-        This ends a search of `initial_loss_scale='auto'`.
-
-        Args:
-            scale: the scale, between the bounds.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: it is NaN, infinite or out of bounds; or the call is made in a replica context.
-            TypeError: it is not a number.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Examples:
-            >>> import mpls.v1
-            >>> loss_scale = mpls.v1.DynamicLossScale()
-            >>> loss_scale.set_scale(1024)
-            >>> float(loss_scale())
-            1024.0
-        """
+    def _set_scale(self, scale: SupportsFloat, session: Any) -> None:
         value = to_number(scale, "set_scale: scale")
         with in_graph_of(session), self._lock:
             require_used_here(self, session, "set_scale")
@@ -706,55 +768,16 @@ class DynamicLossScale(SettingMembers, LossScale, _Base):
             self._write_values({**self._begun_with(value), **ended}, session, "set_scale")
             self._times_set += 1
 
-    @explained_arguments(_SUBJECT, NOT_CONFIGURED)
-    def configure(
-        self,
-        *,
-        growth_steps: SupportsInt | None = None,
-        growth_factor: SupportsFloat | None = None,
-        backoff_factor: SupportsFloat | None = None,
-        min_scale: SupportsFloat | None = None,
-        max_scale: SupportsFloat | None = None,
-        hysteresis: SupportsInt | None = None,
-        session: Any = None,
-    ) -> None:
-        """Change how the scale grows and shrinks, from the next step on; new bounds also apply to the current scale.
-
-        With `adjustable=True`, this also works for `tf.function`s that were traced and graphs that a session has run.
-        Without it, the settings are constants in existing functions and graphs.
-
-        Args:
-            growth_steps: number of finite steps in a row after which the scale grows.
-            growth_factor: the factor by which the scale grows, above 1.
-            backoff_factor: the factor by which the scale shrinks, between 0 and 1.
-            min_scale: the lowest scale.
-            max_scale: the highest scale; new bounds also apply to the initial scale.
-            hysteresis: number of non-finite steps after which the scale shrinks.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: a number is out of range, or the bounds exclude each other; nothing has changed then.
-            TypeError: an argument is not a number.
-            RuntimeError: without `adjustable=True`, a graph or function exists already, or the loss scale was created
-                without the counter that `hysteresis` needs; there is no session; or the call is inside a `tf.function`.
-
-        Examples:
-            >>> import mpls.v1
-            >>> loss_scale = mpls.v1.DynamicLossScale(adjustable=True)
-            >>> loss_scale.configure(max_scale=4096, growth_steps=100)
-            >>> float(loss_scale())
-            4096.0
-        """
-        given = (growth_factor, backoff_factor, min_scale, max_scale, hysteresis)
-        wanted = dict(zip(NUMBERS[1:], given, strict=True))
-        steps = None
-        if growth_steps is not None:
-            steps = to_whole(growth_steps, f"{_SUBJECT}: growth_steps", "growth_steps=2000", _ANCHOR)
+    def _configure(self, given: Mapping[str, Any], session: Any) -> None:
+        """Change settings, by the names of the arguments of `configure`; None leaves one as it is."""
+        wanted, steps = _without(dict(given), "growth_steps"), given["growth_steps"]
+        if steps is not None:
+            steps = to_whole(steps, f"{_SUBJECT}: growth_steps", "growth_steps=2000", _ANCHOR)
         with in_graph_of(session), self._lock:
             require_used_here(self, session, _SUBJECT)
-            self._configure(steps, wanted, session)
+            self._change(steps, wanted, session)
 
-    def _configure(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:
+    def _change(self, growth_steps: int | None, wanted: Mapping[str, Any], session: Any) -> None:
         self._require_adjustable()
         numbers = self._read_numbers(session, _SUBJECT)
         settings = self._scale_settings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, SupportsFloat, SupportsInt
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from mpls.core.counters import OverflowReport, StepRecord, load_with_counts, with_counts
-from mpls.core.dynamic import NOT_CONFIGURED, DynamicLossScale, SettingMembers, growth_steps_for_files
+from mpls.core.dynamic import DynamicLossScale, ScaleMembers, growth_steps_for_files
 from mpls.core.loss_scale import is_dynamic, never_skips
 from mpls.core.state_checks import (
     SavedObject,
@@ -18,7 +18,7 @@ from mpls.core.state_checks import (
     require_valid_state,
     warn_of_missing_scale,
 )
-from mpls.core.step_options import ReadOnly, StepOptions, explained_arguments, read_only
+from mpls.core.step_options import ReadOnly, StepOptions, read_only
 from mpls.core.weights import in_graph_of, require_used_here
 from mpls.errors import ArgumentTypeError, CallOrderError, MissingAttributeError
 from mpls.formats.families import Family
@@ -183,7 +183,7 @@ def record_of(optimizer: Any) -> StepRecord | None:
     return optimizer._record if isinstance(optimizer, Counted) else None
 
 
-class Restorable(SettingMembers):
+class Restorable(ScaleMembers):
     """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
 
     _loss_scale: Any
@@ -208,42 +208,11 @@ class Restorable(SettingMembers):
         with in_graph_of(session):
             load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
-    def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
-        """Set a dynamic loss scale to `scale`, a number between the bounds; in a v1 graph, pass the `session`."""
-        self._dynamic_scale_for("set_scale").set_scale(scale, self._session_of_state(session))
-
-    @explained_arguments("configure", NOT_CONFIGURED)
-    def configure(
-        self,
-        *,
-        growth_steps: SupportsInt | None = None,
-        growth_factor: SupportsFloat | None = None,
-        backoff_factor: SupportsFloat | None = None,
-        min_scale: SupportsFloat | None = None,
-        max_scale: SupportsFloat | None = None,
-        hysteresis: SupportsInt | None = None,
-        session: Any = None,
-    ) -> None:
-        """Change settings of a dynamic scale from the next step on; see `mpls docs bounds-and-dynamics`.
-
-        `growth_steps` is `dynamic_growth_steps` of the constructor; `growth_factor`, `backoff_factor`, `min_scale`,
-        `max_scale` and `hysteresis` are as there. In a v1 graph, pass the `session`.
-        """
-        self._dynamic_scale_for("configure").configure(
-            growth_steps=growth_steps,
-            growth_factor=growth_factor,
-            backoff_factor=backoff_factor,
-            min_scale=min_scale,
-            max_scale=max_scale,
-            hysteresis=hysteresis,
-            session=self._session_of_state(session),
-        )
-
     def _setting(self, name: str) -> Any:
         loss_scale = self._loss_scale
         return loss_scale._setting(name) if isinstance(loss_scale, DynamicLossScale) else None
 
-    def _dynamic_scale_for(self, method: str) -> Any:
+    def _dynamic_scale_for(self, method: str) -> DynamicLossScale:
         if not isinstance(self._loss_scale, DynamicLossScale):
             raise ArgumentTypeError(
                 f"{type(self).__name__}: {method}() needs a dynamic loss scale of mpls; got a "
@@ -251,10 +220,6 @@ class Restorable(SettingMembers):
                 "See mpls docs bounds-and-dynamics"
             )
         return self._loss_scale
-
-    def _session_of_state(self, session: Any) -> Any:
-        """Return the session to use if the user passes this one; families with sessions of their own override it."""
-        return session
 
     def _state_keeper(self) -> Any:
         if not hasattr(self._loss_scale, "load_state_dict"):
