@@ -493,7 +493,7 @@ def scale_state_of(wrapper: Any) -> ScaleState:
     """Return what reads the state of a wrapper with a `LossScale`, a manager or a number."""
     manager = getattr(wrapper, "_loss_scale_manager", None)
     if manager is None:
-        # In mpls, the wrapper of tf.contrib hands its steps to that of TF 1, with the manager as a `LossScale`.
+        # In mpls, a wrapper inside of a SyncReplicasOptimizer has the manager as a `LossScale`.
         manager = getattr(wrapper._loss_scale, "_manager", None)
     if manager is not None:
         variable = getattr(manager, "_loss_scale", None)
@@ -887,7 +887,7 @@ _OWN = {
     "mpls.keras.keras3.adapter": ("Keras3Adapter", "_take_step", "applying"),
     "mpls.keras.legacy": ("LegacyAdapter", "apply_gradients", "applying"),
     "mpls.keras.new": ("NewAdapter", "apply_gradients", "applying"),
-    "mpls.v1.optimizer": ("MixedPrecisionLossScaleOptimizer", "apply_gradients", "applying"),
+    "mpls.v1.optimizer": ("WrapperMembers", "apply_gradients", "applying"),
 }
 
 

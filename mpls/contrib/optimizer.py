@@ -15,12 +15,9 @@ from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import ReadOnly, checked_options, explained_arguments, read_only
 from mpls.core.weights import in_graph_of
-from mpls.core.wrapper_members import Counted
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
-from mpls.formats.wrapper_state import STEP_OPTIONS, STEP_RECORD
-from mpls.upstream.optimizers import uses_locking
-from mpls.upstream.trackables import track
-from mpls.v1.optimizer import MixedPrecisionLossScaleOptimizer, WrapperMembers
+from mpls.formats.wrapper_state import STEP_OPTIONS
+from mpls.v1.optimizer import WrapperMembers, require_optimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
@@ -50,7 +47,7 @@ _PLACES = {
 }
 
 
-class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
+class LossScaleOptimizer(SettingMembers, WrapperMembers, _Base):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss with the scale of a manager.
 
     Examples:
@@ -91,6 +88,8 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         and its `get_name`, `variables` and `get_slot_names` raised AttributeError.
     """
 
+    _subject = "LossScaleOptimizer"
+
     skip_nonfinite: ReadOnly = read_only(
         "skip_nonfinite", lambda _: True, "Always True: each manager skips such steps."
     )
@@ -122,13 +121,10 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
         given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
         options = checked_options("LossScaleOptimizer", given)
-        self._scaled = MixedPrecisionLossScaleOptimizer(opt, _ManagedLossScale(loss_scale_manager), **vars(options))
-        super().__init__(use_locking=uses_locking(opt), name=opt.get_name())
+        require_optimizer(opt, self._subject)
+        self._wrap(opt, _ManagedLossScale(loss_scale_manager), options)
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
-        self._options, self._record = options, self._scaled._record
-        if self._record is not None:
-            track(self, self._record, STEP_RECORD)
 
     def _setting(self, name: str) -> Any:
         manager = self._loss_scale_manager
@@ -142,57 +138,10 @@ class LossScaleOptimizer(SettingMembers, Counted, WrapperMembers, _Base):
         }
         return {**vars(manager._bounds), **own}[name]
 
-    def compute_gradients(
-        self,
-        loss: Any,
-        var_list: Any = None,
-        gate_gradients: int = _Optimizer.GATE_OP,
-        aggregation_method: Any = None,
-        colocate_gradients_with_ops: bool = False,
-        grad_loss: Any = None,
-    ) -> list[tuple[Any, Any]]:
-        """Compute the gradients of the scaled loss, and unscale them.
-
-        Args:
-            loss: scalar tensor of any float dtype, or a function without arguments that returns one. In eager mode, it
-                must be a function.
-            var_list: a variable, or a list or nest of variables.
-            gate_gradients: `GATE_NONE`, `GATE_OP` or `GATE_GRAPH`.
-            aggregation_method: how gradient terms are combined, a `tf.AggregationMethod`.
-            colocate_gradients_with_ops: whether to place gradients where the ops are.
-            grad_loss: the gradient of the loss, a tensor with the shape of the loss; by default ones.
-
-        Returns:
-            Pairs of gradient and variable. A gradient is a tensor in the dtype of the variable, a `tf.IndexedSlices`,
-            or None.
-        """
-        pairs: list[tuple[Any, Any]] = self._scaled.compute_gradients(
-            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
-        )
-        return pairs
-
     def _down_scale(self, grads_vars: Iterable[tuple[Any, Any]], loss_scale: Any) -> list[tuple[Any, Any]]:
         pairs = list(grads_vars)
         grads = unscale_gradients([grad for grad, _ in pairs], tf.convert_to_tensor(loss_scale, tf.float32))
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
-
-    def apply_gradients(
-        self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
-    ) -> Any:
-        """Apply the gradients if they are finite, and let the manager update the scale.
-
-        Args:
-            grads_and_vars: pairs of unscaled gradient and variable.
-            global_step: variable that an applied step increments.
-            name: name of the returned op.
-
-        Returns:
-            In a graph, the op that applies the step; in eager mode None.
-
-        Raises:
-            ValueError: there is no pair or no gradient.
-        """
-        return self._scaled.apply_gradients(grads_and_vars, global_step, name)
 
     def state_dict(self, session: Any = None) -> dict[str, Any]:
         """Return the state of the manager as a small dict; see `LossScaleManager.state_dict`.

@@ -6,7 +6,7 @@ import copy
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.state_checks import is_bare
 from mpls.core.step import scaled_step
-from mpls.core.step_options import checked_options, explained_arguments, settings_of_loss_scale
+from mpls.core.step_options import StepOptions, checked_options, explained_arguments, settings_of_loss_scale
 from mpls.core.wrapper_members import Counted, RestorableWithSlots
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE, STEP_OPTIONS
@@ -42,8 +42,22 @@ else:
     _Base = object
 
 
-class WrapperMembers(_Base):
-    """Members of the wrappers of v1 and contrib: `minimize` as it is documented, and the slots of what they wrap."""
+class WrapperMembers(Counted, _Base):
+    """What the wrappers of v1 and contrib share: computing gradients, and applying them or skipping the step."""
+
+    # How errors name the class.
+    _subject: ClassVar[str]
+    _optimizer: Any
+
+    def _wrap(self, opt: Any, loss_scale: LossScale, options: StepOptions) -> None:
+        _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
+        self._optimizer = opt
+        self._loss_scale = loss_scale
+        self._count_with(options)
+        self._no_scaling = None if options.enabled else FixedLossScale(1.0)
+        self._ids_with_slots: list[Any] | None = None
+        self._calls = ScalingCalls([_COMPUTE], warns=options.enabled)
+        hook_user_savers(self)
 
     @as_written
     def minimize(
@@ -104,111 +118,6 @@ class WrapperMembers(_Base):
             name=name,
             grad_loss=grad_loss,
         )
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return a slot variable of the wrapped optimizer.
-
-        Args:
-            var: the variable that it belongs to.
-            name: the slot's name, `'momentum'` for example.
-
-        Returns:
-            The slot variable, with the shape of `var`; None if the slot does not exist.
-        """
-        return inner_of(self).get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of the wrapped optimizer's slots, sorted."""
-        names: list[str] = inner_of(self).get_slot_names()
-        return names
-
-
-class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMembers, NativeWrapper):
-    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
-
-    Examples:
-        >>> import tensorflow as tf
-        >>> import mpls.v1
-        >>> weight = tf.Variable(2.0)
-        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic")
-        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
-        >>> float(weight)
-        1.0
-
-    `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it. `apply_gradients` updates
-    the loss scale. If a gradient is infinite or NaN, a dynamic scale skips the step on all replicas: variables, slots
-    and `global_step` do not change. A fixed scale skips no steps.
-
-    The wrapper works in a v1 graph with a Session, in eager mode and inside `tf.function`. Optimizers such as
-    `SyncReplicasOptimizer` may be inside the wrapper or around it. One wrapper works in several graphs.
-
-    Args:
-        opt: the optimizer to wrap.
-        loss_scale: `'dynamic'`; a number of at least 1 for a fixed scale; or a `LossScale` object, which is not copied.
-        count_steps: as in `mpls.keras`.
-        skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
-        track_overflows: as in `mpls.keras`.
-        max_consecutive_skips: as in `mpls.keras`.
-        on_give_up: as in `mpls.keras`.
-        check_unscaled: as in `mpls.keras`.
-        enabled: whether to scale the loss; if not, the wrapper only calls `opt`, and `loss_scale` keeps its state; see
-            `mpls docs disabling`.
-
-    Raises:
-        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, `loss_scale` is not one of these, or an option is out
-            of range.
-        TypeError: `loss_scale` is a tensor, or an option is not a bool.
-
-    Reproduces:
-        `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
-        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21, without their defects: see
-        `mpls docs differences`. TensorFlow does not have the options.
-    """
-
-    _restored_family = "v1"
-    _optimizer: Any
-
-    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
-    def __init__(
-        self,
-        opt: Any,
-        loss_scale: LossScale | SupportsFloat | Literal["dynamic"],
-        *,
-        count_steps: bool = False,
-        skip_counts_step: bool | None = None,
-        track_overflows: bool = False,
-        max_consecutive_skips: SupportsInt | None = None,
-        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
-        check_unscaled: bool = False,
-        enabled: bool = True,
-    ) -> None:
-        _require_optimizer(opt, _SUBJECT)
-        scale = get_required(loss_scale, f"{_SUBJECT}: loss_scale")
-        values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
-        given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
-        options = checked_options(_SUBJECT, given, skips=not never_skips(scale))
-        _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
-        self._optimizer = opt
-        self._loss_scale = scale
-        self._count_with(options)
-        self._no_scaling = None if options.enabled else FixedLossScale(1.0)
-        self._ids_with_slots: list[Any] | None = None
-        self._calls = ScalingCalls([_COMPUTE], warns=options.enabled)
-        track(self, opt, BASE_OPTIMIZER)
-        track(self, scale, LOSS_SCALE)
-        hook_user_savers(self)
-
-    def _doing_dynamic_loss_scaling(self) -> bool:
-        return not never_skips(self._acting_scale)
-
-    def _scale_loss(self, loss: Any) -> Any:
-        self._calls.note(_COMPUTE)
-        return LossScaling(self._acting_scale).scale_loss(loss)
-
-    def _unscale_grads(self, grads: Iterable[Any]) -> list[Any]:
-        unscaled: list[Any] = unscale_gradients(list(grads), self._acting_scale())
-        return unscaled
 
     @as_written
     def compute_gradients(
@@ -278,14 +187,13 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
         """
         if tf.distribute.in_cross_replica_context():
             raise ReplicaContextError(
-                "MixedPrecisionLossScaleOptimizer: apply_gradients() must be called in a replica context; got a "
-                "cross-replica context. Call it inside the function that strategy.run(step_fn) runs. "
-                "See mpls docs strategies"
+                f"{self._subject}: apply_gradients() must be called in a replica context; got a cross-replica context. "
+                "Call it inside the function that strategy.run(step_fn) runs. See mpls docs strategies"
             )
         grads_and_vars = tuple(grads_and_vars)
         if with_gradient := [variable for grad, variable in grads_and_vars if grad is not None]:
             _warn_if_forgotten(self._calls, self._loss_scale, with_gradient)
-        applies_always = not self._doing_dynamic_loss_scaling()
+        applies_always = never_skips(self._acting_scale)
         if _is_sync_replicas(self._optimizer) and not (applies_always and self._record is None):
             # On the mean of the workers' gradients: what one worker has found is no step.
             decide_on_mean = MixedPrecisionLossScaleOptimizer(inner_of(self._optimizer), self._loss_scale)
@@ -299,7 +207,7 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
             names.note(_names_of_powers(self._optimizer))
             return train_op
         advice = "Check that the loss depends on the variables: tf.gradients(loss, variables)"
-        require_gradient(grads_and_vars, _SUBJECT, advice)
+        require_gradient(grads_and_vars, self._subject, advice)
         return self._apply_or_skip(grads_and_vars, global_step, self.get_name() if name is None else name)
 
     def _apply_or_skip(self, grads_and_vars: tuple[tuple[Any, Any], ...], global_step: Any, name: str) -> Any:
@@ -339,6 +247,104 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
             while isinstance(opt, _Optimizer):
                 add_slots(opt, variables)
                 opt = inner_of(opt)
+
+    def get_slot(self, var: Any, name: str) -> Any:
+        """Return a slot variable of the wrapped optimizer.
+
+        Args:
+            var: the variable that it belongs to.
+            name: the slot's name, `'momentum'` for example.
+
+        Returns:
+            The slot variable, with the shape of `var`; None if the slot does not exist.
+        """
+        return inner_of(self).get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the wrapped optimizer's slots, sorted."""
+        names: list[str] = inner_of(self).get_slot_names()
+        return names
+
+
+class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, WrapperMembers, NativeWrapper):
+    """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import mpls.v1
+        >>> weight = tf.Variable(2.0)
+        >>> opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+        ...     tf.compat.v1.train.GradientDescentOptimizer(0.25), "dynamic")
+        >>> opt.minimize(lambda: weight ** 2, var_list=[weight])
+        >>> float(weight)
+        1.0
+
+    `compute_gradients` multiplies the loss by the loss scale and divides the gradients by it. `apply_gradients` updates
+    the loss scale. If a gradient is infinite or NaN, a dynamic scale skips the step on all replicas: variables, slots
+    and `global_step` do not change. A fixed scale skips no steps.
+
+    The wrapper works in a v1 graph with a Session, in eager mode and inside `tf.function`. Optimizers such as
+    `SyncReplicasOptimizer` may be inside the wrapper or around it. One wrapper works in several graphs.
+
+    Args:
+        opt: the optimizer to wrap.
+        loss_scale: `'dynamic'`; a number of at least 1 for a fixed scale; or a `LossScale` object, which is not copied.
+        count_steps: as in `mpls.keras`.
+        skip_counts_step: whether a skipped step advances `global_step`; by default it does not.
+        track_overflows: as in `mpls.keras`.
+        max_consecutive_skips: as in `mpls.keras`.
+        on_give_up: as in `mpls.keras`.
+        check_unscaled: as in `mpls.keras`.
+        enabled: whether to scale the loss; if not, the wrapper only calls `opt`, and `loss_scale` keeps its state; see
+            `mpls docs disabling`.
+
+    Raises:
+        ValueError: `opt` is not a `tf.compat.v1.train.Optimizer`, `loss_scale` is not one of these, or an option is out
+            of range.
+        TypeError: `loss_scale` is a tensor, or an option is not a bool.
+
+    Reproduces:
+        `tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer` and
+        `tf.compat.v1.mixed_precision.MixedPrecisionLossScaleOptimizer`, TF 1.14 to 2.21, without their defects: see
+        `mpls docs differences`. TensorFlow does not have the options.
+    """
+
+    _restored_family = "v1"
+    _subject = _SUBJECT
+
+    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
+    def __init__(
+        self,
+        opt: Any,
+        loss_scale: LossScale | SupportsFloat | Literal["dynamic"],
+        *,
+        count_steps: bool = False,
+        skip_counts_step: bool | None = None,
+        track_overflows: bool = False,
+        max_consecutive_skips: SupportsInt | None = None,
+        on_give_up: Literal["raise", "warn"] | Callable[[Stuck], Any] = "raise",
+        check_unscaled: bool = False,
+        enabled: bool = True,
+    ) -> None:
+        require_optimizer(opt, _SUBJECT)
+        scale = get_required(loss_scale, f"{_SUBJECT}: loss_scale")
+        values = count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled
+        given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
+        options = checked_options(_SUBJECT, given, skips=not never_skips(scale))
+        self._wrap(opt, scale, options)
+        track(self, opt, BASE_OPTIMIZER)
+        track(self, scale, LOSS_SCALE)
+
+    def _doing_dynamic_loss_scaling(self) -> bool:
+        return not never_skips(self._acting_scale)
+
+    def _scale_loss(self, loss: Any) -> Any:
+        self._calls.note(_COMPUTE)
+        return LossScaling(self._acting_scale).scale_loss(loss)
+
+    def _unscale_grads(self, grads: Iterable[Any]) -> list[Any]:
+        unscaled: list[Any] = unscale_gradients(list(grads), self._acting_scale())
+        return unscaled
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
@@ -390,7 +396,7 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, Counted, WrapperMemb
     _apply_dense = _apply_sparse = _resource_apply_dense = _resource_apply_sparse = _refuse
 
 
-def _require_optimizer(opt: Any, subject: str) -> None:
+def require_optimizer(opt: Any, subject: str) -> None:
     """Refuse what is not a `tf.compat.v1.train.Optimizer`."""
     if isinstance(opt, tf.compat.v1.train.Optimizer):
         return

@@ -87,13 +87,8 @@ class CountsTest(unittest.TestCase):
             inner = v1.train.GradientDescentOptimizer(RATE)
             return mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True, skip_counts_step=True)
 
-        class Contrib(Trainer):
-            def shown(self) -> dict[str, Any]:
-                self.opt._loss_scale = self.opt._loss_scale_manager.get_loss_scale
-                return super().shown()
-
         model = Model(8.0, 2, skip_counts_step=True)
-        with Contrib("v1", mode, make) as training:
+        with Trainer("v1", mode, make) as training:
             for value in STEPS:
                 training.take(value)
                 model.step(value == 1.0)

@@ -217,9 +217,8 @@ def _penalised(plant: Plant, raw: Any) -> Any:
         if tf.executing_eagerly():
             with tf.GradientTape() as tape:
                 tape.watch(data)
-                scaled = plant.opt._scaled if hasattr(plant.opt, "_scaled") else plant.opt
-                inner = scaled._noted_loss(score()) * scaled._loss_scale()
-            (grad,) = scaled._noted_gradients([tape.gradient(inner, data) / scaled._loss_scale()])
+                inner = plant.opt._noted_loss(score()) * plant.opt._loss_scale()
+            (grad,) = plant.opt._noted_gradients([tape.gradient(inner, data) / plant.opt._loss_scale()])
         else:
             [(grad, _)] = plant.opt.compute_gradients(score(), [data])
         return score() + (grad - 1.0) ** 2
