@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsInt
 
 import tensorflow as tf
 
 from mpls.contrib.managers import ARGUMENTS, ExponentialUpdateLossScaleManager, FixedLossScaleManager
-from mpls.core.counters import Stuck, load_with_counts, with_counts
+from mpls.core.counters import Stuck
 from mpls.core.dynamic import SettingMembers
 from mpls.core.gradients import unscale_gradients
 from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import ReadOnly, checked_options, explained_arguments, read_only
-from mpls.core.weights import in_graph_of
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
 from mpls.formats.wrapper_state import STEP_OPTIONS
 from mpls.v1.optimizer import WrapperMembers, require_optimizer
@@ -143,47 +142,17 @@ class LossScaleOptimizer(SettingMembers, WrapperMembers, _Base):
         grads = unscale_gradients([grad for grad, _ in pairs], tf.convert_to_tensor(loss_scale, tf.float32))
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
-    def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state of the manager as a small dict; see `LossScaleManager.state_dict`.
-
-        Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Returns:
-            What the manager's `state_dict` returns, and the counters of steps if there are any.
-
-        Raises:
-            NotImplementedError: the manager is of your own class, which does not define `state_dict`.
-        """
-        with in_graph_of(session):
-            state = dict(_of_manager(self._loss_scale_manager, "state_dict")(session))
-            return with_counts(state, self._record, session)
-
-    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Restore the state of the manager; see `LossScaleManager.load_state_dict`.
-
-        Args:
-            state: what `state_dict` returned; it is not changed.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: it is not the state of such a manager.
-            TypeError: it is not a dict.
-            NotImplementedError: the manager is of your own class, which does not define `load_state_dict`.
-        """
-        with in_graph_of(session):
-            load_with_counts(state, self._record, session, _of_manager(self._loss_scale_manager, "load_state_dict"))
+    def _state_keeper(self) -> Any:
+        manager = self._loss_scale_manager
+        for method in ("state_dict", "load_state_dict"):
+            if not hasattr(manager, method):
+                raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See mpls docs contrib")
+        return manager
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer."""
         variables: list[Any] = self._opt.variables()
         return variables
-
-
-def _of_manager(manager: Any, method: str) -> Any:
-    if not hasattr(manager, method):
-        raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See mpls docs contrib")
-    return getattr(manager, method)
 
 
 class _ManagedLossScale(LossScale):

@@ -885,28 +885,6 @@ class StepRecord(Stateful, _Base):
         return own if self.overflows is None else [*own, *self.overflows._saved_numbers()]
 
 
-def with_counts(state: dict[str, Any], record: StepRecord | None, session: Any) -> dict[str, Any]:
-    """Return the state of a loss scale with the optimizer's counters, if it has any."""
-    return state if record is None else {**state, **record.read(session)}
-
-
-def load_with_counts(state: Any, record: StepRecord | None, session: Any, load: Callable[[Any, Any], Any]) -> None:
-    """Load a state that `with_counts` has returned; nothing changes unless all of it is valid.
-
-    Args:
-        state: what the user passed.
-        record: the optimizer's counters, or None.
-        session: as in `state_dict`.
-        load: loads the state of the loss scale; it gets the state and the session.
-    """
-    if record is None or not isinstance(state, Mapping):
-        load(state, session)
-        return
-    counts = record.check(state)
-    load({name: state[name] for name in state if name not in counts}, session)
-    record.write(counts, session)
-
-
 class StepNotes:
     """Takes notes of one step of an optimizer, in the branch that the step takes.
 

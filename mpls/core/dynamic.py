@@ -303,6 +303,10 @@ class SettingMembers:
         "adjustable", "Whether `configure` also changes existing functions and graphs, a Python bool; read-only."
     )
 
+    def _session_of_state(self, session: Any) -> Any:
+        """Return the session to use if the user passes this one; families with sessions of their own override it."""
+        return session
+
 
 class ScaleMembers(SettingMembers):
     """Methods that change a dynamic loss scale: its own, and those of wrappers that have one."""
@@ -310,10 +314,6 @@ class ScaleMembers(SettingMembers):
     def _dynamic_scale_for(self, method: str) -> DynamicLossScale:
         """Return the loss scale that a method is to change, or refuse."""
         raise NotImplementedError
-
-    def _session_of_state(self, session: Any) -> Any:
-        """Return the session to use if the user passes this one; families with sessions of their own override it."""
-        return session
 
     def set_scale(self, scale: SupportsFloat, session: Any = None) -> None:
         """Set the current scale, also for existing functions and graphs, and reset the counts of steps.

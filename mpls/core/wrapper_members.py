@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from mpls.core.counters import OverflowReport, StepRecord, load_with_counts, with_counts
+from mpls.core.counters import OverflowReport, StepRecord
 from mpls.core.dynamic import DynamicLossScale, ScaleMembers, growth_steps_for_files
 from mpls.core.loss_scale import is_dynamic, never_skips
 from mpls.core.state_checks import (
@@ -41,13 +41,15 @@ def _option(name: str, doc: str) -> ReadOnly:
 
 
 class Counted:
-    """Mixin for optimizers: properties that show their counters, and methods that look at them."""
+    """Mixin for wrappers: properties for their options and counters, and methods that read and set their state."""
 
     _options: StepOptions
     _record: StepRecord | None
     _loss_scale: Any
     # A fixed loss scale of 1 where the optimizer is disabled.
     _no_scaling: Any
+    # Of `SettingMembers`.
+    _session_of_state: Callable[[Any], Any]
 
     count_steps: ReadOnly = _option("count_steps", "Whether applied and skipped steps are counted; read-only.")
     skip_counts_step: ReadOnly = _option(
@@ -128,7 +130,7 @@ class Counted:
         """Return a tuple of `Overflow(variable, count, last_step)`, worst first; in a v1 graph, pass the `session`."""
         record = self._needed("overflow_report", "track_overflows=True", has=lambda each: each.overflows is not None)
         assert record.overflows is not None
-        session = _session_of(self, session)
+        session = self._session_of_state(session)
         with in_graph_of(session):
             require_used_here(record, session, "overflow_report")
             return record.overflows.report(session)
@@ -137,11 +139,44 @@ class Counted:
         """Give up, as `on_give_up` says, if too many steps were skipped; in a v1 graph, pass the `session`."""
         needs = "max_consecutive_skips=50"
         record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
-        session = _session_of(self, session)
+        session = self._session_of_state(session)
         with in_graph_of(session):
             require_used_here(record, session, "check_skips")
             record.note_look()
             record.check_skips(session)
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state of the loss scale, without the wrapped optimizer, as a small dict for `json`.
+
+        Its keys are `dynamic`, `scale`, and for a dynamic scale `good_steps`, `initial_scale`, `growth_steps` and
+        `multiplier`. Options of mpls add keys. In a v1 graph, pass the `session`.
+        """
+        session = self._session_of_state(session)
+        with in_graph_of(session):
+            counts = {} if self._record is None else self._record.read(session)
+            return {**self._state_keeper().state_dict(session), **counts}
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state of the loss scale to `state`, a dict from `state_dict`; in a v1 graph, pass the `session`."""
+        session = self._session_of_state(session)
+        with in_graph_of(session):
+            load, record = self._state_keeper().load_state_dict, self._record
+            if record is None or not isinstance(state, Mapping):
+                load(state, session)
+                return
+            # Nothing changes unless all of it is valid.
+            counts = record.check(state)
+            load({name: state[name] for name in state if name not in counts}, session)
+            record.write(counts, session)
+
+    def _state_keeper(self) -> Any:
+        if not hasattr(self._loss_scale, "load_state_dict"):
+            raise ArgumentTypeError(
+                f"{type(self).__name__}: the loss scale must have state_dict and load_state_dict; got a "
+                f"{type(self._loss_scale).__name__}. Derive its class from mpls.v1.LossScale. "
+                "See mpls docs my-checkpoints"
+            )
+        return self._loss_scale
 
     def _noted_loss(self, loss: Any) -> Any:
         """Return the loss; with `max_consecutive_skips`, also record it for the report."""
@@ -172,41 +207,19 @@ class Counted:
         return record
 
 
-def _session_of(optimizer: Any, session: Any) -> Any:
-    """Return the session to use: a family may have one of its own in place of the default one."""
-    find = getattr(optimizer, "_session_of_state", None)
-    return session if find is None else find(session)
-
-
 def record_of(optimizer: Any) -> StepRecord | None:
     """Return the record of an optimizer's steps; None if it counts nothing, or is not of mpls."""
     return optimizer._record if isinstance(optimizer, Counted) else None
 
 
 class Restorable(ScaleMembers):
-    """Checks of the checkpoints that users restore, `state_dict` and `load_state_dict`."""
+    """Checks of the checkpoints that users restore."""
 
     _loss_scale: Any
     _record: StepRecord | None
 
     # The family whose state it can be restored from.
     _restored_family: ClassVar[Family]
-
-    def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state of the loss scale, without the wrapped optimizer, as a small dict for `json`.
-
-        Its keys are `dynamic`, `scale`, and for a dynamic scale `good_steps`, `initial_scale`, `growth_steps` and
-        `multiplier`. Options of mpls add keys. In a v1 graph, pass the `session`.
-        """
-        session = self._session_of_state(session)
-        with in_graph_of(session):
-            return with_counts(self._state_keeper().state_dict(session), self._record, session)
-
-    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state of the loss scale to `state`, a dict from `state_dict`; in a v1 graph, pass the `session`."""
-        session = self._session_of_state(session)
-        with in_graph_of(session):
-            load_with_counts(state, self._record, session, self._state_keeper().load_state_dict)
 
     def _setting(self, name: str) -> Any:
         loss_scale = self._loss_scale
@@ -218,15 +231,6 @@ class Restorable(ScaleMembers):
                 f"{type(self).__name__}: {method}() needs a dynamic loss scale of mpls; got a "
                 f"{type(self._loss_scale).__name__}. Wrap the optimizer with a dynamic one. "
                 "See mpls docs bounds-and-dynamics"
-            )
-        return self._loss_scale
-
-    def _state_keeper(self) -> Any:
-        if not hasattr(self._loss_scale, "load_state_dict"):
-            raise ArgumentTypeError(
-                f"{type(self).__name__}: the loss scale must have state_dict and load_state_dict; got a "
-                f"{type(self._loss_scale).__name__}. Derive its class from mpls.v1.LossScale. "
-                "See mpls docs my-checkpoints"
             )
         return self._loss_scale
 
