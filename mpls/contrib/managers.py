@@ -21,7 +21,7 @@ from mpls.core.state_checks import (
     without_surplus,
 )
 from mpls.core.step_options import ReadOnly, explained_arguments, read_only
-from mpls.core.weights import Lock, in_graph_of, plain, read_values, write_values
+from mpls.core.weights import KeepsState, Lock, plain, read_values, write_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
 from mpls.formats.state_dicts import (
     DYNAMIC,
@@ -58,7 +58,7 @@ def _bound(name: str, doc: str) -> ReadOnly:
     return read_only(name, lambda manager: getattr(manager._bounds, name), doc)
 
 
-class LossScaleManager(metaclass=abc.ABCMeta):
+class LossScaleManager(KeepsState, metaclass=abc.ABCMeta):
     """Base class of loss scale managers; subclass it to write your own.
 
     Examples:
@@ -90,53 +90,6 @@ class LossScaleManager(metaclass=abc.ABCMeta):
         Returns:
             In a graph, the op that updates it; in eager mode None.
         """
-
-    def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state as a small dict that `json` can write; your own subclasses may override it.
-
-        Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Returns:
-            For a fixed scale `{'dynamic': False, 'scale': float}`. For a dynamic scale `{'dynamic': True, 'scale':
-            float, 'good_steps': int, 'bad_steps': int}` and the settings `'initial_scale'`, `'growth_steps'`,
-            `'multiplier'`, `'shrink_steps'` and `'shrink_ratio'`. Floats are exact.
-
-        Raises:
-            NotImplementedError: the manager is of your own class, which does not override the method.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Examples:
-            >>> import mpls.contrib
-            >>> manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=2)
-            >>> state = manager.state_dict()
-            >>> state["scale"], state["good_steps"], state["bad_steps"]
-            (16.0, 0, 0)
-            >>> manager.load_state_dict({**state, "scale": 64.0, "bad_steps": 1})
-            >>> float(manager.get_loss_scale())
-            64.0
-        """
-        with in_graph_of(session):
-            return self._read_state_dict(session)
-
-    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state to a dict from `state_dict`; if any part of the dict is wrong, nothing changes.
-
-        If the dict has settings, they must be equal to those of this manager, except for `'initial_scale'`.
-
-        Args:
-            state: a dict from `state_dict` of the same kind of manager.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: the dict has wrong keys, other settings or invalid numbers, or belongs to another kind of
-                manager; or the call is made in a replica context.
-            TypeError: `state` is not a dict.
-            NotImplementedError: the manager is of your own class, which does not override the method.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-        """
-        with in_graph_of(session):
-            self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         del session

@@ -30,7 +30,7 @@ from mpls.core.state_checks import (
     without_surplus,
 )
 from mpls.core.step_options import ReadOnly, explained_arguments, read_only
-from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, in_graph_of, plain, write_values
+from mpls.core.weights import GraphLocal, KeepsState, Lock, Stateful, Weights, plain, write_values
 from mpls.errors import ArgumentValueError, MplsWarning, advise_user, error_text
 from mpls.formats.state_dicts import CLASS_NAME, WEIGHTS, fixed_state
 from mpls.formats.validity import is_number
@@ -101,7 +101,7 @@ class StepDecision:
     update_op: Any = None
 
 
-class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
+class LossScale(KeepsState, Stateful, _Base, metaclass=abc.ABCMeta):
     """Base class of loss scales; subclass it to write your own.
 
     Examples:
@@ -200,56 +200,6 @@ class LossScale(Stateful, _Base, metaclass=abc.ABCMeta):
             The loss scale.
         """
         return cls(**config)
-
-    def state_dict(self, session: Any = None) -> dict[str, Any]:
-        """Return the state as a small dict that `json` can write.
-
-        Args:
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Returns:
-            For a dynamic loss scale `{'dynamic': True, 'scale': float, 'good_steps': int}` and the settings
-            `'initial_scale'`, `'growth_steps'` and `'multiplier'`. For a fixed one `{'dynamic': False, 'scale':
-            float}`. For your own class `{'class_name': str, 'weights': dict}`, with the values of its variables. Floats
-            are exact.
-
-        Raises:
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Examples:
-            >>> import mpls.v1
-            >>> scale = mpls.v1.DynamicLossScale(8)
-            >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
-            (8.0, 0)
-        """
-        with in_graph_of(session):
-            return self._read_state_dict(session)
-
-    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
-        """Set the state to a dict from `state_dict`; if any part of the dict is wrong, nothing changes.
-
-        If the dict has the settings of a dynamic scale, they must be equal to the settings of this loss scale. A fixed
-        scale must be equal too.
-
-        Args:
-            state: a dict from `state_dict` of the same kind of loss scale.
-            session: in a v1 graph, the session that has the variables; by default the default one.
-
-        Raises:
-            ValueError: the dict has wrong keys or invalid numbers, or belongs to another kind of loss scale; or the
-                call is made in a replica context.
-            TypeError: `state` is not a dict.
-            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
-
-        Examples:
-            >>> import mpls.v1
-            >>> scale = mpls.v1.DynamicLossScale()
-            >>> scale.load_state_dict({"dynamic": True, "scale": 1024.0, "good_steps": 7})
-            >>> float(scale())
-            1024.0
-        """
-        with in_graph_of(session):
-            self._write_state_dict(state, session)
 
     def _read_state_dict(self, session: Any) -> dict[str, Any]:
         return {CLASS_NAME: type(self).__name__, **self._read_weights(session, without=())}

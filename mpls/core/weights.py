@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +249,67 @@ def in_graph_of(session: Any) -> AbstractContextManager[Any]:
     """
     context: AbstractContextManager[Any] = nullcontext() if session is None else session.graph.as_default()
     return context
+
+
+class KeepsState:
+    """Mixin for loss scales and managers: their state as a small dict."""
+
+    # What a class has in the dict, and how it takes it back.
+    _read_state_dict: Callable[[Any], dict[str, Any]]
+    _write_state_dict: Callable[[Mapping[str, Any], Any], None]
+
+    def state_dict(self, session: Any = None) -> dict[str, Any]:
+        """Return the state as a small dict that `json` can write.
+
+        Args:
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Returns:
+            For a dynamic loss scale `{'dynamic': True, 'scale': float, 'good_steps': int}` and the settings
+            `'initial_scale'`, `'growth_steps'` and `'multiplier'`; for a manager of contrib also `'bad_steps'`,
+            `'shrink_steps'` and `'shrink_ratio'`. For a fixed one `{'dynamic': False, 'scale': float}`. For a
+            `LossScale` of your own `{'class_name': str, 'weights': dict}`, with the values of its variables. Floats are
+            exact.
+
+        Raises:
+            NotImplementedError: it is a manager of your own class, which does not override the method.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Examples:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale(8)
+            >>> scale.state_dict()["scale"], scale.state_dict()["good_steps"]
+            (8.0, 0)
+        """
+        with in_graph_of(session):
+            return self._read_state_dict(session)
+
+    def load_state_dict(self, state: Mapping[str, Any], session: Any = None) -> None:
+        """Set the state to a dict from `state_dict`; if any part of the dict is wrong, nothing changes.
+
+        If the dict has the settings of a dynamic scale, they must be equal to the settings of this loss scale, except
+        for `'initial_scale'`. A fixed scale must be equal too.
+
+        Args:
+            state: a dict from `state_dict` of the same kind of loss scale.
+            session: in a v1 graph, the session that has the variables; by default the default one.
+
+        Raises:
+            ValueError: the dict has wrong keys or invalid numbers, or belongs to another kind of loss scale; or the
+                call is made in a replica context.
+            TypeError: `state` is not a dict.
+            NotImplementedError: it is a manager of your own class, which does not override the method.
+            RuntimeError: there is no session, or the call is made inside of a `tf.function`.
+
+        Examples:
+            >>> import mpls.v1
+            >>> scale = mpls.v1.DynamicLossScale()
+            >>> scale.load_state_dict({"dynamic": True, "scale": 1024.0, "good_steps": 7})
+            >>> float(scale())
+            1024.0
+        """
+        with in_graph_of(session):
+            self._write_state_dict(state, session)
 
 
 def read_values(variables: Mapping[str, Any], session: Any, call: str = "state_dict") -> dict[str, Any]:

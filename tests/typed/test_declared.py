@@ -20,7 +20,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.core.weights import Stateful
+from mpls.core.weights import KeepsState, Stateful
 from mpls.v1.optimizer import WrapperMembers
 
 legacy = tf_keras.optimizers.legacy
@@ -189,7 +189,7 @@ class TensorFlowTest(unittest.TestCase):
     def test_bases_are_those_of_tensorflow(self) -> None:
         native = tf.compat.v1.mixed_precision
         # Mixins of mpls come first.
-        self.assertEqual(mpls.v1.LossScale.__bases__, (Stateful, native.LossScale))
+        self.assertEqual(mpls.v1.LossScale.__bases__, (KeepsState, Stateful, native.LossScale))
         self.assertEqual(mpls.v1.FixedLossScale.__bases__, (mpls.v1.LossScale, native.FixedLossScale))
         self.assertEqual(mpls.v1.DynamicLossScale.__bases__[1:], (mpls.v1.LossScale, native.DynamicLossScale))
         self.assertEqual(V1.__bases__[1:], (WrapperMembers, native.MixedPrecisionLossScaleOptimizer))
