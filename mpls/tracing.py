@@ -880,14 +880,13 @@ _CLASSES = (
     "LossScaleOptimizerV1",
     "LossScaleOptimizerV3",
 )
-# The modules of mpls with wrappers, each with a class, its method, and the method of `Recording` for it. The gradients
-# that Keras3Adapter gets are unscaled already, whichever calls the program makes.
+# The modules of mpls with wrappers, each with its classes, their method, and the method of `Recording` for it. The
+# gradients that Keras3Adapter gets are unscaled already, whichever calls the program makes.
 _OWN = {
-    "mpls.core.wrapper_members": ("Counted", "_noted_loss", "noting_loss"),
-    "mpls.keras.keras3.adapter": ("Keras3Adapter", "_take_step", "applying"),
-    "mpls.keras.legacy": ("LegacyAdapter", "apply_gradients", "applying"),
-    "mpls.keras.new": ("NewAdapter", "apply_gradients", "applying"),
-    "mpls.v1.optimizer": ("WrapperMembers", "apply_gradients", "applying"),
+    "mpls.core.wrapper_members": (("Counted",), "_noted_loss", "noting_loss"),
+    "mpls.keras.keras3.adapter": (("Keras3Adapter",), "_take_step", "applying"),
+    "mpls.keras.tf_keras_family": (("LegacyAdapter", "NewAdapter"), "apply_gradients", "applying"),
+    "mpls.v1.optimizer": (("WrapperMembers",), "apply_gradients", "applying"),
 }
 
 
@@ -935,8 +934,9 @@ class Recording:
                 self.replace(module.Function, "__init__", self._without_xla)
             return
         if name in _OWN:
-            class_name, method, way = _OWN[name]
-            self.replace(getattr(module, class_name), method, getattr(self, way))
+            class_names, method, way = _OWN[name]
+            for each in class_names:
+                self.replace(getattr(module, each), method, getattr(self, way))
             return
         for each in _CLASSES:
             owner = vars(module).get(each)

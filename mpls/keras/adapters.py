@@ -22,14 +22,10 @@ def is_keras_optimizer(optimizer: Any) -> bool:
 
 def adapter_of_family(family: Family) -> Any:
     """Return the adapter class of a family; its framework is imported."""
-    if family == "legacy":
-        from mpls.keras.legacy import LegacyAdapter
+    if family != "keras3":
+        from mpls.keras.tf_keras_family import LegacyAdapter, NewAdapter
 
-        return LegacyAdapter
-    if family == "new":
-        from mpls.keras.new import NewAdapter
-
-        return NewAdapter
+        return LegacyAdapter if family == "legacy" else NewAdapter
     from mpls.keras.keras3 import Keras3Adapter
 
     return Keras3Adapter

@@ -1,9 +1,9 @@
-"""Members and step hooks that both families of tf_keras share."""
+"""The wrappers over the optimizers of tf_keras: legacy ones and new ones."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,21 +11,46 @@ from typing import Any, ClassVar
 import tensorflow as tf
 import tf_keras
 
+from mpls.core.autograph import as_written
 from mpls.core.dynamic import DynamicLossScale
-from mpls.core.gradients import scale_loss, unscale_gradients
+from mpls.core.gradients import as_variables, scale_loss, unscale_gradients
 from mpls.core.loss_scale import FixedLossScale, LossScale, is_dynamic, is_loss_scale, never_skips
 from mpls.core.replicas import in_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.step_options import StepOptions
 from mpls.core.wrapper_members import RestorableWithSlots
-from mpls.errors import ArgumentTypeError, NotPicklableError, error_text
-from mpls.formats.wrapper_state import LOSS_SCALE, STEP_RECORD
-from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS
-from mpls.keras.family_members import FamilyMembers
-from mpls.upstream.keras_packages import keras_graph_session, track_in_keras_graph
-from mpls.upstream.optimizers import name_of_legacy
+from mpls.errors import ArgumentTypeError, CallOrderError, NotPicklableError, error_text
+from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE, STEP_RECORD, WRAPPER_V3
+from mpls.keras.arguments import warn_of_ignored_rule
+from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, drop_missing_gradients, some_pairs
+from mpls.keras.family_members import FamilyMembers, delegated, passed_on
+from mpls.keras.marked_configs import wrapped_optimizer_follows
+from mpls.keras.strategies import (
+    as_pairs,
+    building,
+    own_aggregation,
+    refuse_v1_graph,
+    require_replica_context,
+    require_supported_strategy,
+)
+from mpls.upstream import table
+from mpls.upstream.keras_packages import keras_graph_session, native_tf_keras_wrapper, track_in_keras_graph
+from mpls.upstream.optimizers import (
+    aggregated,
+    create_weights,
+    fill_slot,
+    hyperparameters_of,
+    name_of_legacy,
+    runs_with_dtensor,
+    sums_as_keras_does,
+)
 from mpls.upstream.tensorflow import graph_key, weights_of
-from mpls.upstream.trackables import Trackable, part_of, parts_of, show_in_place_of, track
+from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, parts_of, show_in_place_of, track
+
+# Base classes for isinstance checks only: tf_keras tests for them in `compile`, in its v1 training code, and when it
+# converts optimizers.
+_NativeOverLegacy: Any = native_tf_keras_wrapper(over_new=False)
+_NativeOverNew: Any = native_tf_keras_wrapper(over_new=True)
 
 
 class TfKerasMembers(RestorableWithSlots, FamilyMembers):
@@ -46,6 +71,20 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
                     "optimizer-arguments",
                 )
             )
+
+    @classmethod
+    def deserialize_optimizer(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:
+        """Create an optimizer of this family from its config.
+
+        Args:
+            config: the serialized optimizer.
+            custom_objects: classes of the user by name.
+        """
+        is_legacy = cls._restored_family == "legacy"
+        # tf_keras itself does not look for all of its new classes: Lion and Adafactor are missing.
+        found = None if is_legacy else getattr(tf_keras.optimizers, str(config.get("class_name")), None)
+        objects = {**({found.__name__: found} if isinstance(found, type) else {}), **(custom_objects or {})}
+        return tf_keras.optimizers.deserialize(config, custom_objects=objects, use_legacy_optimizer=is_legacy)
 
     def _make_loss_scale(self, initial_scale: Any, growth_steps: int | None, settings: dict[str, Any]) -> LossScale:
         if growth_steps is None:
@@ -108,6 +147,9 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
 
     def _set_iterations(self, value: Any) -> None:
         self._optimizer.iterations = value
+
+    def _apply_gradients(self, *_: Any, **__: Any) -> Any:
+        raise CallOrderError("LossScaleOptimizer applies gradients in apply_gradients(): call that.")
 
     # Users' code reads these.
 
@@ -220,3 +262,341 @@ def _global_variables() -> list[Any]:
     with tf.init_scope():
         # A tf.function in eager mode has no v1 variable names to record.
         return [] if tf.executing_eagerly() else list(tf.compat.v1.global_variables())
+
+
+class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
+    """Members of wrappers over legacy optimizers; every method that the native class defines is overridden."""
+
+    serialized_name = "LossScaleOptimizer"
+    _restored_family = "legacy"
+    native_module: ClassVar[str] = _NativeOverLegacy.__module__
+
+    # tf_keras reads this to learn whether apply_gradients takes experimental_aggregate_gradients.
+    _HAS_AGGREGATE_GRAD = True
+
+    def _track_inner(self) -> None:
+        super()._track_inner()
+        hook_user_savers(self)
+        track(self, _InnerAtOldPlace(self._optimizer), BASE_OPTIMIZER)
+
+    @as_written
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
+        compute_gradients = table.COMPUTE_GRADIENTS.needed_of(self._optimizer)
+        grads_and_vars = compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+        return self._unscale_pairs(grads_and_vars)
+
+    @as_written
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        grads = self._optimizer.get_gradients(self.get_scaled_loss(self._calls.not_scaled(loss)), params)
+        unscaled: list[Any] = self.get_unscaled_gradients(grads)
+        return unscaled
+
+    @as_written
+    def apply_gradients(
+        self, grads_and_vars: Any, name: Any = None, experimental_aggregate_gradients: bool = True
+    ) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
+            name: name of the returned op. What is not a string goes to the wrapped optimizer as its second positional
+                argument, as up to TF 2.9.
+            experimental_aggregate_gradients: whether to sum the gradients over replicas. If not, replicas still agree
+                on whether to skip.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None.
+
+        Raises:
+            ValueError: every gradient is None, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+        """
+        require_replica_context()
+        require_supported_strategy(type(self))
+        pairs = drop_missing_gradients(grads_and_vars)
+        self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in pairs))
+        inner = self._optimizer
+        if not tf.executing_eagerly() or tf.distribute.has_strategy():
+            # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.
+            _create_weights(self, pairs)
+        given = pairs
+        if experimental_aggregate_gradients:
+            # Sum before the finite check, so that all replicas see a non-finite gradient.
+            transform = table.TRANSFORM.of(inner)
+            pairs = self._aggregate(pairs if transform is None else transform(pairs))
+        args, kwargs = self._second_argument(name)
+        kwargs = {**kwargs, "experimental_aggregate_gradients": False}
+        # Skip this check without replicas: every eager step runs it.
+        is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
+        are_same = is_summed and self._sums_as_keras_does()
+        step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
+        return self._scaled_step(pairs, step, given)
+
+    def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments by which the wrapped optimizer gets the second positional argument."""
+        if self._behavior.passes_second_argument_on:
+            return (name,), {}
+        is_name = isinstance(name, str) or (name is not None and self._behavior.second_argument_is_name)
+        if is_name:
+            return (), {"name": name}
+        return (() if name is None else (name,)), {}
+
+    def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        own = own_aggregation(self, LegacyAdapter)
+        return as_pairs(aggregated(self._optimizer, pairs) if own is None else own(self, pairs), pairs)
+
+    def _sums_as_keras_does(self) -> bool:
+        is_overridden = type(self)._aggregate_gradients is not LegacyAdapter._aggregate_gradients
+        return not is_overridden and sums_as_keras_does(self._optimizer)
+
+    def _clip_gradients(self, grads: Any) -> Any:
+        # Copies of TF 2.3's training step call it; the wrapped optimizer clips when it applies them.
+        return grads
+
+    # The public class decides, for all families, which attributes are read from the wrapped optimizer.
+
+    __getattribute__: Any = object.__getattribute__
+    __setattr__: Any = object.__setattr__
+    __dir__: Any = object.__dir__
+
+    @property
+    def _hyper(self) -> dict[str, Any]:
+        return hyperparameters_of(self._optimizer)
+
+    def _get_hyper(self, name: str, dtype: Any = None) -> Any:
+        return table.GET_HYPER.needed_of(self._optimizer)(name, dtype)
+
+    def _set_hyper(self, name: str, value: Any) -> None:
+        table.SET_HYPER.needed_of(self._optimizer)(name, value)
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return table.DECAYED_RATE.needed_of(self._optimizer)(var_dtype)
+
+    # Weights and slots belong to the wrapped optimizer.
+
+    @property
+    def weights(self) -> list[Any]:
+        """The variables of the wrapped optimizer: iterations, then slots; not those of the loss scale."""
+        weights: list[Any] = self._optimizer.weights
+        return weights
+
+    def variables(self) -> list[Any]:  # type: ignore[override]  # A method, as with legacy optimizers.
+        """Return the same as `weights`."""
+        variables: list[Any] = self._optimizer.variables()
+        return variables
+
+    get_weights: Any = passed_on("get_weights")
+    set_weights: Any = passed_on("set_weights")
+    get_slot_names: Any = passed_on("get_slot_names")
+    get_slot: Any = passed_on("get_slot")
+    # Optimizers of users that override it need not take a shape.
+    add_slot: Any = passed_on("add_slot")
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any = None,
+        initializer: Any = "zeros",
+        trainable: bool | None = None,
+        synchronization: Any = tf.VariableSynchronization.AUTO,
+        aggregation: Any = tf.VariableAggregation.NONE,
+    ) -> Any:
+        """`add_weight` of the wrapped optimizer: add a variable to it, which checkpoints hold too."""
+        return self._optimizer.add_weight(name, shape, dtype, initializer, trainable, synchronization, aggregation)
+
+    def _create_all_weights(self, var_list: Any) -> None:
+        variables = list(var_list)
+        create_weights(self._optimizer, variables)
+        self._create_own_weights(variables)
+
+    # These call the methods above.
+    minimize: Any = _NativeOverLegacy.minimize
+    get_updates: Any = _NativeOverLegacy.get_updates
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        pairs = list(grads_and_vars)
+        return self._aggregated_as_of_release(as_pairs(aggregated(self._optimizer, pairs), pairs))
+
+    def _restore_slot_variable(self, slot_name: str, variable: Any, slot_variable: Any) -> Any:
+        return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
+
+
+def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
+    with scope_of_weights(wrapper), tf.init_scope():
+        create_weights(wrapper._optimizer, [variable for _, variable in grads_and_vars])
+
+
+@dataclass
+class _LegacyStep(TfKerasStep):
+    """Step hooks: slots exist after a skipped first step too.
+
+    Attributes:
+        create_weights: creates the wrapped optimizer's variables.
+    """
+
+    create_weights: Callable[[], None] = lambda: None
+
+    def skip(self) -> Any:
+        """Advance `iterations`, which a skipped first step of eager mode creates outside of the optimizer's names."""
+        skipped = super().skip()
+        if tf.executing_eagerly():
+            self.create_weights()
+        return skipped
+
+
+class _InnerAtOldPlace(Trackable):
+    """A child of the wrapper with the name that the wrapped optimizer has in checkpoints of TF 1.15 to 2.2.
+
+    It restores the wrapped optimizer from them. When a checkpoint is written it has no children, so that the checkpoint
+    is that of the native wrapper.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def get_slot_names(self) -> list[str]:
+        names: list[str] = self._optimizer.get_slot_names()
+        return names
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, *args: Any, **kwargs: Any) -> Any:
+        return fill_slot(self._optimizer, slot_variable_position, *args, **kwargs)
+
+    def _lookup_dependency(self, name: str, *_: Any, **__: Any) -> Any:
+        return part_of(self._optimizer, name)
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        # Iterations and hyperparameters may be created after the restore.
+        return awaited_parts_of(self._optimizer)
+
+
+class NewAdapter(TfKerasMembers, _NativeOverNew):
+    """Members of wrappers over new optimizers; every method that the native class defines is overridden."""
+
+    serialized_name = WRAPPER_V3
+    _restored_family = "new"
+    native_module: ClassVar[str] = _NativeOverNew.__module__
+
+    def _init_family(self, inner_optimizer: Any, name: str | None, options: StepOptions) -> None:
+        super()._init_family(inner_optimizer, name, options)
+        warn_of_ignored_rule(inner_optimizer)
+
+    @as_written
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            scaled_loss = self.get_scaled_loss(self._calls.not_scaled(loss))
+        grads_and_vars = self._optimizer.compute_gradients(scaled_loss, as_variables(var_list), tape=tape)
+        return self._unscale_pairs(grads_and_vars)
+
+    @as_written
+    def apply_gradients(self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any) -> Any:
+        """Update the loss scale, and apply the gradients or skip the step.
+
+        Args:
+            grads_and_vars: pairs of unscaled gradient and variable; those with None are left out.
+            skip_gradients_aggregation: whether the gradients have been summed over replicas already. If they have,
+                replicas still agree on whether to skip. What is not a bool goes to the wrapped optimizer as its second
+                positional argument, as with the experimental class up to TF 2.8; as of TF 2.10 and later, only a string
+                does, and what else is not a bool counts as one.
+            **kwargs: `experimental_aggregate_gradients`, the reverse, of older code; others go to the wrapped
+                optimizer.
+
+        Returns:
+            In a graph, the op that does it; in eager mode None.
+
+        Raises:
+            ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
+                work; and then nothing has changed.
+            RuntimeError: the call is made in a v1 graph, where new optimizers of tf_keras return no op to run.
+        """
+        require_replica_context()
+        require_supported_strategy(type(self))
+        pairs = some_pairs(grads_and_vars)
+        present = drop_missing_gradients(pairs)
+        refuse_v1_graph("a new one of tf_keras")
+        self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in present))
+        with tf.init_scope():
+            self.build([variable for _, variable in pairs])
+        if self._behavior.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):
+            skip_gradients_aggregation = bool(skip_gradients_aggregation)
+        is_bool = isinstance(skip_gradients_aggregation, bool)
+        is_aggregated = (
+            not kwargs.pop("experimental_aggregate_gradients", True)
+            or (is_bool and skip_gradients_aggregation)
+            or runs_with_dtensor(self._optimizer)
+        )
+        given, are_same = present, False
+        if not is_aggregated:
+            # Sum before the finite check, so that all replicas see a non-finite gradient.
+            present, are_same = self._aggregate(present)
+        args = () if is_bool else (skip_gradients_aggregation,)
+        kwargs = {**kwargs, "skip_gradients_aggregation": True}
+        step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
+        return self._scaled_step(present, step, given)
+
+    # It calls the methods above.
+    minimize: Any = _NativeOverNew.minimize
+
+    def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
+        """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
+        own = own_aggregation(self, NewAdapter)
+        if own is not None:
+            return as_pairs(own(self, pairs), pairs), False
+        aggregate = self._optimizer.aggregate_gradients
+        is_keras = getattr(aggregate, "__func__", None) is tf_keras.optimizers.Optimizer.aggregate_gradients
+        return as_pairs(aggregate(pairs), pairs), is_keras
+
+    aggregate_gradients: Any = passed_on("aggregate_gradients")
+    exclude_from_weight_decay: Any = passed_on("exclude_from_weight_decay")
+    finalize_variable_values: Any = passed_on("finalize_variable_values")
+    set_weights: Any = passed_on("set_weights")
+    # Contents of .keras files. The native wrapper fails on files of models that were never trained.
+    save_own_variables: Any = passed_on("save_own_variables")
+
+    def build(self, var_list: Any) -> None:
+        variables = list(var_list)
+        with building():
+            self._optimizer.build(variables)
+            self._create_own_weights(variables)
+
+    def update_step(self, gradient: Any, variable: Any) -> Any:
+        """`update_step` of the wrapped optimizer: update a variable by its rule, without loss scaling."""
+        return self._optimizer.update_step(gradient, variable)
+
+    def add_variable(self, shape: Any, dtype: Any = None, initializer: Any = "zeros", name: str | None = None) -> Any:
+        """`add_variable` of the wrapped optimizer: add a variable to it, which checkpoints and files hold too."""
+        return self._optimizer.add_variable(shape, dtype, initializer, name)
+
+    def add_variable_from_reference(
+        self, model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None
+    ) -> Any:
+        """`add_variable_from_reference` of the wrapped optimizer: add one that belongs to a variable of the model."""
+        return self._optimizer.add_variable_from_reference(model_variable, variable_name, shape, initial_value)
+
+    def get_weights(self) -> list[Any]:
+        return [variable.numpy() for variable in self._optimizer.variables]
+
+    def load_own_variables(self, store: Any) -> None:
+        if not wrapped_optimizer_follows.is_raised:
+            self._optimizer.load_own_variables(store)
+
+    # Methods of legacy optimizers, for code written for those.
+
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return self._aggregated_as_of_release(self.aggregate_gradients(grads_and_vars))
+
+    def _decayed_lr(self, var_dtype: Any) -> Any:
+        return tf.cast(self._optimizer.learning_rate, var_dtype)
+
+    def _create_all_weights(self, var_list: Any) -> None:
+        self.build(list(var_list))
+
+    use_ema: Any = delegated("use_ema", "Whether the weights are averaged.")
+    ema_momentum: Any = delegated("ema_momentum", "The momentum of that average, a float.")

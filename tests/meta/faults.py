@@ -16,8 +16,6 @@ import mpls.core.rule
 import mpls.core.step
 import mpls.keras.keras3.adapter
 import mpls.keras.keras3.state
-import mpls.keras.legacy
-import mpls.keras.new
 import mpls.keras.tf_keras_family
 import mpls.v1.optimizer
 from mpls.core.weights import Lock, Weights
@@ -272,7 +270,7 @@ def _no_refusal_in_keras() -> list[Patch]:
     def present(pairs: Any) -> list[Any]:
         return [(grad, variable) for grad, variable in pairs if grad is not None]
 
-    return [(mpls.keras.legacy, "drop_missing_gradients", present), (mpls.keras.new, "drop_missing_gradients", present)]
+    return [(mpls.keras.tf_keras_family, "drop_missing_gradients", present)]
 
 
 def _slots_are_made_when_applied() -> list[Patch]:
