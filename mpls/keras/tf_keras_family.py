@@ -229,7 +229,7 @@ class TfKerasStep:
         return self.optimizer.iterations.assign_add(1, read_value=False) if self.skips_count else None
 
 
-def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
+def scope_of_weights(wrapper: FamilyMembers) -> AbstractContextManager[Any]:
     """Return the name scope in which a wrapped legacy optimizer's variables are to be made.
 
     They get the names that they have without the wrapper. In a graph, the names that tf_keras' own wrapper would give
@@ -243,7 +243,7 @@ def scope_of_weights(wrapper: Any) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _noted(wrapper: Any, name: str) -> Iterator[None]:
+def _noted(wrapper: FamilyMembers, name: str) -> Iterator[None]:
     hook_user_savers(wrapper)
     is_fixed = never_skips(wrapper._acting_scale)
     names = StepNames(has_conditional=not is_fixed)
@@ -427,7 +427,7 @@ class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
         return table.RESTORE_SLOT.needed_of(self._optimizer)(slot_name, variable, slot_variable)
 
 
-def _create_weights(wrapper: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
+def _create_weights(wrapper: FamilyMembers, grads_and_vars: list[tuple[Any, Any]]) -> None:
     with scope_of_weights(wrapper), tf.init_scope():
         create_weights(wrapper._optimizer, [variable for _, variable in grads_and_vars])
 

@@ -256,15 +256,13 @@ SYNC_INNER = Private(
 # Legacy optimizers of tf_keras.
 _CREATED_LATER = "slots are created by the first step that is applied"
 _HANDED_ON = "a wrapper has no such method to hand on"
-WRAPPERS = Private(
-    "tf_keras.src.mixed_precision.loss_scale_optimizer",
-    "LossScaleOptimizer",
-    "wrappers over optimizers of tf_keras cannot be made. Use Keras 3, whose optimizers mpls wraps too",
-)
-WRAPPERS_OVER_NEW = Private(
-    "tf_keras.src.mixed_precision.loss_scale_optimizer",
-    "LossScaleOptimizerV3",
-    "wrappers over new optimizers of tf_keras cannot be made. Use tf_keras.optimizers.legacy",
+WRAPPERS, WRAPPERS_OVER_NEW = (
+    Private(
+        "tf_keras.src.mixed_precision.loss_scale_optimizer",
+        name,
+        "wrappers over optimizers of tf_keras cannot be made. Use Keras 3, whose optimizers mpls wraps too",
+    )
+    for name in ("LossScaleOptimizer", "LossScaleOptimizerV3")
 )
 TF_KERAS_SCALE = Private("tf_keras.mixed_precision:LossScaleOptimizer", "_loss_scale", _SCALE_NOT_CONVERTED)
 SUM_OF_KERAS = Private(

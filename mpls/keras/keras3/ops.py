@@ -13,7 +13,8 @@ from mpls.core import gradients
 from mpls.core.loss_scale import never_skips
 from mpls.core.rule import ScaleState, next_state
 from mpls.errors import ArgumentValueError
-from mpls.keras.keras3.state import DynamicState, average_before_a_step, overwrites
+from mpls.keras.family_members import FamilyMembers
+from mpls.keras.keras3.state import BackendRecord, DynamicState, average_before_a_step, overwrites
 from mpls.upstream.optimizers import averages_of, trained_variables
 
 
@@ -51,7 +52,7 @@ def all_finite(grads: list[Any]) -> Any:
     return ops.all(ops.stack(checks)) if checks else ops.convert_to_tensor(True)
 
 
-def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
+def stateless_apply(wrapper: FamilyMembers, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
     """Return the new values of trainable variables and of the wrapper's variables, applied or skipped.
 
     Args:
@@ -71,7 +72,7 @@ def stateless_apply(wrapper: Any, optimizer_variables: Any, grads: Any, values: 
     return _stepped(wrapper, optimizer_variables, grads, values, is_scaled)
 
 
-def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
+def _stepped(wrapper: FamilyMembers, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
     grads, values, current = list(grads), list(values), list(optimizer_variables)
     inner, variables = wrapper.inner_optimizer, trained_variables(wrapper._optimizer)
     _require_fitting(wrapper, current, grads, values)
@@ -103,10 +104,10 @@ def _stepped(wrapper: Any, optimizer_variables: Any, grads: Any, values: Any, is
     return values, _counted(wrapper, new, place_of, grads_finite)
 
 
-def _counted(wrapper: Any, values: list[Any], place_of: dict[int, int], is_applied: Any) -> list[Any]:
+def _counted(wrapper: FamilyMembers, values: list[Any], place_of: dict[int, int], is_applied: Any) -> list[Any]:
     """Return the values of the wrapper's variables with the step counted, if it counts steps."""
     record = wrapper._record
-    if record is None:
+    if not isinstance(record, BackendRecord):
         return values
     places = {name: place_of[id(variable)] for name, variable in record.of_backend.items()}
     after = record.after_step({name: values[place] for name, place in places.items()}, is_applied)
@@ -129,7 +130,7 @@ def _skipped(wrapper: Any, inner_values: list[Any], values: list[Any]) -> list[A
     return after
 
 
-def apply(wrapper: Any, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
+def apply(wrapper: FamilyMembers, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
     """Apply gradients or skip the step, and assign the new values."""
     built = trained_variables(wrapper._optimizer)
     given = {id(variable): grad for grad, variable in grads_and_vars}
@@ -153,7 +154,7 @@ def unscale_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]
     ]
 
 
-def _require_fitting(wrapper: Any, current: list[Any], grads: list[Any], values: list[Any]) -> None:
+def _require_fitting(wrapper: FamilyMembers, current: list[Any], grads: list[Any], values: list[Any]) -> None:
     if not wrapper.built:
         raise ArgumentValueError(
             "LossScaleOptimizer: stateless_apply() must be called on an optimizer that is built; got one that is not. "

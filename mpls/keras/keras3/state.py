@@ -18,6 +18,7 @@ from mpls.core.step_options import StepOptions
 from mpls.core.weights import plain
 from mpls.errors import CallOrderError
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, DYNAMIC_SCALE, SEARCH_STEPS, STATE, STEP_COUNTER
+from mpls.keras.family_members import FamilyMembers
 from mpls.keras.marked_configs import reads_as_dynamic
 from mpls.upstream import table
 from mpls.upstream.optimizers import averages_of
@@ -51,7 +52,7 @@ def counters(values: Mapping[str, int]) -> dict[str, Any]:
     return {name: keras.Variable(value, dtype="int32", trainable=False, name=name) for name, value in values.items()}
 
 
-def option_variables(wrapper: Any) -> list[Any]:
+def option_variables(wrapper: FamilyMembers) -> list[Any]:
     """Return the Keras variables of options, always in the same order; none on TensorFlow."""
     owners = (vars(wrapper).get(name) for name in ("_loss_scale", "_record"))
     return [variable for owner in owners for variable in getattr(owner, "of_backend", {}).values()]
@@ -265,7 +266,7 @@ def overwrites(variable: Any) -> bool:
 _NATIVE = 2
 
 
-def variables_in_files(wrapper: Any) -> list[Any]:
+def variables_in_files(wrapper: FamilyMembers) -> list[Any]:
     """Return the wrapper's own variables for a file; for a fixed scale, with the native wrapper's two."""
     own = list(table.OWN_VARIABLES.of(wrapper, []))
     if not is_fixed(wrapper._loss_scale) or not reads_as_dynamic(wrapper):
@@ -276,7 +277,7 @@ def variables_in_files(wrapper: Any) -> list[Any]:
     return [*own, counter, scale]
 
 
-def without_unknown(wrapper: Any, store: Any) -> Any:
+def without_unknown(wrapper: FamilyMembers, store: Any) -> Any:
     """Return the variables of a `.keras` file without the native wrapper's two, which a fixed scale lacks."""
     own, known = len(table.OWN_VARIABLES.of(wrapper, [])), len(wrapper.variables) - len(option_variables(wrapper))
     if not is_fixed(wrapper._loss_scale) or len(store) != known + _NATIVE:
