@@ -342,15 +342,6 @@ class Overflows(Stateful, _Base):
             found += [name for name in overflows if name in places]
         return list(dict.fromkeys(found))
 
-    def _saved_numbers(self) -> list[tuple[Any, Any, Callable[[Any, str], Any]]]:
-        """Return the variables, each with its initial value and a function that takes any value from a file."""
-        weights = self._weights_here()
-        return [
-            (weights[name], initial, lambda value, _: value)
-            for name, (initial, _) in self._initial_weights().items()
-            if name in weights
-        ]
-
 
 def _has_each(known: Sequence[str], names: Sequence[str]) -> bool:
     """Return whether all names are known; False if either list has a name twice."""
@@ -871,18 +862,18 @@ class StepRecord(Stateful, _Base):
 
     def variables(self) -> list[Any]:
         """Return the variables of the current graph, or of eager mode."""
-        owners = [self] if self.overflows is None else [self, self.overflows]
-        return [variable for owner in owners for variable in owner._weights_here().values()]
+        return [variable for owner in self._owners() for variable in owner._weights_here().values()]
 
     def _saved_numbers(self) -> list[tuple[Any, Any, Callable[[Any, str], Any]]]:
         """Return the variables, each with its initial value and the function that checks a value from a file."""
-        weights = self._weights_here()
-        own: list[tuple[Any, Any, Callable[[Any, str], Any]]] = [
-            (weights[name], initial, check_count if name in COUNTS else lambda value, _: value)
-            for name, (initial, _) in self._initial_weights().items()
-            if name in weights
+        return [
+            (variable, owner._initial_weights()[name][0], check_count if name in COUNTS else lambda value, _: value)
+            for owner in self._owners()
+            for name, variable in owner._weights_here().items()
         ]
-        return own if self.overflows is None else [*own, *self.overflows._saved_numbers()]
+
+    def _owners(self) -> list[Stateful]:
+        return [self] if self.overflows is None else [self, self.overflows]
 
 
 class StepNotes:

@@ -213,14 +213,6 @@ class ScaleVariable:
     initial: float
     check: _Check
 
-    def refuse_invalid(self, path: str, key: str) -> None:
-        """Refuse an invalid value in a file.
-
-        Raises:
-            SavedStateError: the value is not valid, or the file is damaged there.
-        """
-        self.check(read_value(path, key), f"{path}: {key}")
-
 
 def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable]:
     """Return the variables of loss scales in a graph, by name: for each loss scale, the scale and then the counter.
@@ -320,26 +312,13 @@ class RestoredTensor:
     variables: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Substitutes:
-    """Values and keys that are used in place of keys that a file lacks.
-
-    Attributes:
-        values: NumPy arrays, by the missing key.
-        names: other keys of the file, by the missing key.
-    """
-
-    values: dict[str, Any]
-    names: dict[str, str]
-
-
 def substitutes_for(
     entries: list[RestoredTensor],
     keys: dict[str, str],
     state: GraphState,
     numbers: dict[str, ScaleVariable],
     found: set[str],
-) -> Substitutes | str:
+) -> dict[str, Any] | str:
     """Return what is restored in place of all keys that a file lacks.
 
     Args:
@@ -350,12 +329,12 @@ def substitutes_for(
         found: the keys in the file.
 
     Returns:
-        The substitutes; or the first missing key for which there is none.
+        By the missing key, another key of the file or a value, a NumPy array; or the first missing key for which there
+        is none.
     """
     copies = {*state.native_names.values()}
     present = {name for entry in entries if entry.name in found or entry.name in keys for name in entry.variables}
-    values: dict[str, Any] = {}
-    names = {name: key for name, key in keys.items() if name != key}
+    substitutes: dict[str, Any] = {name: key for name, key in keys.items() if name != key}
     for entry in entries:
         if entry.name in found or entry.name in keys:
             continue
@@ -364,13 +343,13 @@ def substitutes_for(
             return entry.name
         if number is None:
             # A copy that savers write for TensorFlow's own wrapper. No variable is restored from it.
-            names[entry.name] = entry.name
+            substitutes[entry.name] = entry.name
         elif number.is_used and any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers)):
             # The file has the scale and not the counter, or the reverse. No release writes such a file.
             return entry.name
         else:
-            values[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
-    return Substitutes(values, names)
+            substitutes[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
+    return substitutes
 
 
 # Variables with at most this many elements are compared as a whole.
@@ -580,13 +559,13 @@ def _refuse_invalid_scales(
         key = keys.get(entry.name, entry.name)
         for number in (numbers[name] for name in entry.variables if name in numbers):
             if key in found:
-                number.refuse_invalid(path, key)
+                number.check(read_value(path, key), f"{path}: {key}")
 
 
 def _warn_of_missing_scales(
-    path: str, entries: list[RestoredTensor], substitutes: Substitutes, numbers: dict[str, ScaleVariable]
+    path: str, entries: list[RestoredTensor], substitutes: dict[str, Any], numbers: dict[str, ScaleVariable]
 ) -> None:
-    lacking = {name for entry in entries if entry.name in substitutes.values for name in entry.variables}
+    lacking = {name for entry in entries if _is_value(substitutes.get(entry.name)) for name in entry.variables}
     for name, number in numbers.items():
         optimizer = number.optimizer
         if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_missing_scale"):
@@ -623,30 +602,34 @@ def _assigned_variables(output: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _feeds(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any) -> dict[Any, Any]:
+def _is_value(substitute: Any) -> bool:
+    return isinstance(substitute, np.ndarray)
+
+
+def _feeds(entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
     """Return the values to feed, by tensor of the graph. No op is added, so the graph may be finalized."""
     by_op: dict[str, list[RestoredTensor]] = defaultdict(list)
     for entry in entries:
         by_op[entry.output.op.name].append(entry)
     feeds: dict[Any, Any] = {}
     for of_op in by_op.values():
-        if any(entry.name in substitutes.values for entry in of_op):
+        if any(_is_value(substitutes.get(entry.name)) for entry in of_op):
             # One op reads many tensors, and fails if one is missing. It does not run if all of them are fed.
             feeds.update(_values(of_op, substitutes, reader))
-        elif any(entry.name in substitutes.names for entry in of_op):
-            keys = [substitutes.names.get(entry.name, entry.name).encode() for entry in of_op]
+        elif any(entry.name in substitutes for entry in of_op):
+            keys = [substitutes.get(entry.name, entry.name).encode() for entry in of_op]
             feeds[of_op[0].output.op.inputs[1]] = np.array(keys, object)
     return feeds
 
 
-def _values(entries: list[RestoredTensor], substitutes: Substitutes, reader: Any) -> dict[Any, Any]:
+def _values(entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
     values = {}
     for entry in entries:
         if not entry.output.consumers():
             continue
-        value = substitutes.values.get(entry.name)
-        if value is None:
-            value = _part(reader.get_tensor(substitutes.names.get(entry.name, entry.name)), entry.slice)
+        value = substitutes.get(entry.name, entry.name)
+        if not _is_value(value):
+            value = _part(reader.get_tensor(value), entry.slice)
         # TensorFlow would cast a feed of another dtype silently.
         if tf.as_dtype(np.asarray(value).dtype) == entry.output.dtype.base_dtype:
             values[entry.output] = value
