@@ -659,11 +659,16 @@ class StepRecord(Stateful, _Base):
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         weights: dict[str, tuple[Any, Any]] = dict.fromkeys(COUNTS, (0, tf.int64))
-        if self.options.max_consecutive_skips is not None:
+        if self.gives_up:
             weights[RECENT_SCALES] = ([0.0] * RECENT, tf.float32)
             weights[NONFINITE_LOSSES] = (0, tf.int64)
             weights[SKIP_FACTS] = ([0.0] * len(Facts._fields), tf.float32)
         return weights
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether too many skipped steps end the training, so that the scale and the loss of a step are recorded."""
+        return self.options.max_consecutive_skips is not None
 
     def counter(self, name: str) -> Any:
         """Return a counter, a scalar int64 variable."""
@@ -680,15 +685,37 @@ class StepRecord(Stateful, _Base):
         if self.overflows is not None and names:
             self.overflows.create(names)
 
-    def of_step(self, variables: list[Any]) -> StepNotes:
-        """Create the counters and return the notes of a step; to be called outside of the conditional.
+    def created_for_step(self, variables: list[Any]) -> list[str]:
+        """Create the counters for a step, which a branch would own, and return the names of its variables.
 
         Args:
             variables: those that have a gradient.
         """
-        # A branch would own the variables that are created in it.
         self.create_for(variables)
-        return StepNotes(self, [_name_of(variable) for variable in variables])
+        return [_name_of(variable) for variable in variables]
+
+    def known_of(self, names: list[str], grads: list[Any], as_given: list[Any], variables: list[Any]) -> Known:
+        """Return what is known of a step besides its gradients, where they were computed.
+
+        Args:
+            names: the names of the variables.
+            grads: the gradients that are applied, without None.
+            as_given: the same before any sum over replicas.
+            variables: those that have a gradient.
+        """
+        losses: list[Any] = []
+        unscaled: list[Any] = []
+        if self.gives_up:
+            losses, unscaled = self.losses.taken()
+            # Those that are applied as they were unscaled are known already.
+            applied = {id(values_of(grad)) for grad in grads}
+            unscaled = [grad for grad in unscaled if id(grad) not in applied]
+            if is_compiled_by_xla() and self.options.on_give_up == "raise":
+                self.raise_around_xla(names, bool(losses))
+        flags = [] if self.unscaled is None else self.unscaled.flags(as_given, variables)
+        if flags is None:
+            self.tell_of_unknown_gradients()
+        return losses, unscaled, flags or []
 
     def tell_of_unknown_gradients(self) -> None:
         """Warn once that only the applied gradients are checked, as the unscaled ones are not known here."""
@@ -705,9 +732,72 @@ class StepRecord(Stateful, _Base):
     def applied(self) -> Any:
         """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
         resets = [self.counter(_IN_A_ROW).assign(0, read_value=False)]
-        if self.options.max_consecutive_skips is not None:
+        if self.gives_up:
             resets.append(self.counter(NONFINITE_LOSSES).assign(0, read_value=False))
         return group(self.counter(_APPLIED).assign_add(1, read_value=False), *resets)
+
+    def skipped(self, names: list[str], grads: Callable[[], list[Any]], known: Known, scale: Any, floor: Any) -> Any:
+        """Count a skipped step, in cross-replica context, and give up if there are too many.
+
+        Args:
+            names: the names of the variables that have a gradient.
+            grads: returns the gradients, None among them.
+            known: what `known_of` returned.
+            scale: the scale of the step; None if it is not wanted.
+            floor: the scale below which it does not fall, if it is wanted.
+
+        Returns:
+            In a graph, an op; in eager mode None.
+        """
+        skipped, in_a_row = (self.counter(name).assign_add(1) for name in (_SKIPPED, _IN_A_ROW))
+        if self.overflows is None:
+            return group(skipped, in_a_row)
+        losses, unscaled, flags = known
+        given = [grad for grad in grads() if grad is not None]
+        are_finite = each_finite([*given, *losses, *flags])
+        number = len(names)
+        of_variables = are_finite[:number]
+        if len(flags) == number:
+            of_variables = tf.logical_and(of_variables, are_finite[-number:])
+        with tf.control_dependencies(None if tf.executing_eagerly() else _ops([skipped, in_a_row])):
+            step = tf.convert_to_tensor(self.counter(_SKIPPED)) + tf.convert_to_tensor(self.counter(_APPLIED))
+            noted = [self.overflows.note(names, of_variables, step)]
+        if self.gives_up:
+            # The gradients as they were unscaled: clipping makes NaN of infinity.
+            seen = [values_of(grad) for grad in (*given, *unscaled)]
+            may_overflow = tf.logical_or(_of_all_replicas(seen, no_nan), ~_of_all_replicas(seen, no_infinity))
+            if len(losses) > 1:
+                may_overflow = tf.logical_or(may_overflow, ~are_finite[number + 1])
+            loss_is_finite = are_finite[number] if losses else None
+            with tf.control_dependencies(None if tf.executing_eagerly() else _ops([in_a_row])):
+                is_first = tf.equal(tf.convert_to_tensor(self.counter(_IN_A_ROW)), 1)
+                before = Facts(*tf.unstack(tf.convert_to_tensor(self.counter(SKIP_FACTS)), num=len(Facts._fields)))
+            after = next_facts(before, is_first, tf.cast(scale, tf.float32), floor, loss_is_finite, may_overflow)
+            noted.append(group(self.counter(SKIP_FACTS).assign(tf.stack(after))))
+            noted.append(self._noted_scale(loss_is_finite, scale))
+            noted.append(self._given_up([skipped, in_a_row, *noted], names, of_variables, bool(losses)))
+        return group(skipped, in_a_row, *noted)
+
+    def _noted_scale(self, loss_is_finite: Any, scale: Any) -> Any:
+        """Keep the scale, and count the step if the loss was not finite; -1 if that is not known."""
+        recent, losses = (self.counter(name) for name in (RECENT_SCALES, NONFINITE_LOSSES))
+        shifted = tf.concat([tf.convert_to_tensor(recent)[1:], [tf.cast(scale, tf.float32)]], 0)
+        if loss_is_finite is None:
+            counted = losses.assign(-1)
+        else:
+            before = tf.maximum(tf.convert_to_tensor(losses), 0)
+            counted = losses.assign(before + tf.cast(tf.logical_not(loss_is_finite), tf.int64))
+        return group(recent.assign(shifted), counted)
+
+    def _given_up(self, after: list[Any], names: list[str], of_variables: Any, is_loss_known: bool) -> Any:
+        if tf.executing_eagerly():
+            # The step is complete; an error now is raised by the call that applied it.
+            self.check_skips(None)
+            return None
+        if self.options.on_give_up != "raise":
+            return None
+        with tf.control_dependencies(_ops(after)):
+            return self.asserted(names, ~of_variables, is_loss_known)
 
     def applied_by_all(self) -> Any:
         """Count a step that is applied whatever its gradients, once for all replicas, in whichever context."""
@@ -874,111 +964,6 @@ class StepRecord(Stateful, _Base):
 
     def _owners(self) -> list[Stateful]:
         return [self] if self.overflows is None else [self, self.overflows]
-
-
-class StepNotes:
-    """Takes notes of one step of an optimizer, in the branch that the step takes.
-
-    Args:
-        record: the optimizer's counters.
-        names: the names of the variables that have a gradient.
-    """
-
-    def __init__(self, record: StepRecord, names: list[str]) -> None:
-        self._record = record
-        self._names = names
-
-    @property
-    def wants_scale(self) -> bool:
-        """Whether the scale and the loss of the step are recorded, for the report."""
-        return self._record.options.max_consecutive_skips is not None
-
-    def losses(self) -> tuple[list[Any], list[Any]]:
-        """Return what `StepLosses.taken` knows of the step, if it is wanted."""
-        if not self.wants_scale:
-            return [], []
-        losses, grads = self._record.losses.taken()
-        if is_compiled_by_xla() and self._record.options.on_give_up == "raise":
-            self._record.raise_around_xla(self._names, bool(losses))
-        return losses, grads
-
-    def flags(self, grads: list[Any], variables: list[Any]) -> list[Any]:
-        """Return what `UnscaledGradients.flags` says of gradients without None; an empty list without the option."""
-        unscaled = self._record.unscaled
-        if unscaled is None:
-            return []
-        found = unscaled.flags(grads, variables)
-        if found is None:
-            self._record.tell_of_unknown_gradients()
-        return found or []
-
-    def applied(self) -> Any:
-        """Count an applied step, in cross-replica context; return an op, or None in eager mode."""
-        return self._record.applied()
-
-    def skipped(self, grads: Callable[[], list[Any]], known: Known, scale: Any, floor: Any) -> Any:
-        """Count a skipped step, in cross-replica context, and give up if there are too many.
-
-        Args:
-            grads: returns the gradients, None among them.
-            known: what `losses` and `flags` returned.
-            scale: the scale of the step; None if it is not wanted.
-            floor: the scale below which it does not fall, if it is wanted.
-
-        Returns:
-            In a graph, an op; in eager mode None.
-        """
-        record = self._record
-        skipped, in_a_row = (record.counter(name).assign_add(1) for name in (_SKIPPED, _IN_A_ROW))
-        if record.overflows is None:
-            return group(skipped, in_a_row)
-        losses, unscaled, flags = known
-        given = [grad for grad in grads() if grad is not None]
-        are_finite = each_finite([*given, *losses, *flags])
-        number = len(self._names)
-        of_variables = are_finite[:number]
-        if len(flags) == number:
-            of_variables = tf.logical_and(of_variables, are_finite[-number:])
-        with tf.control_dependencies(None if tf.executing_eagerly() else _ops([skipped, in_a_row])):
-            step = tf.convert_to_tensor(record.counter(_SKIPPED)) + tf.convert_to_tensor(record.counter(_APPLIED))
-            noted = [record.overflows.note(self._names, of_variables, step)]
-        if self.wants_scale:
-            # The gradients as they were unscaled: clipping makes NaN of infinity.
-            seen = [values_of(grad) for grad in (*given, *unscaled)]
-            may_overflow = tf.logical_or(_of_all_replicas(seen, no_nan), ~_of_all_replicas(seen, no_infinity))
-            if len(losses) > 1:
-                may_overflow = tf.logical_or(may_overflow, ~are_finite[number + 1])
-            loss_is_finite = are_finite[number] if losses else None
-            with tf.control_dependencies(None if tf.executing_eagerly() else _ops([in_a_row])):
-                is_first = tf.equal(tf.convert_to_tensor(record.counter(_IN_A_ROW)), 1)
-                before = Facts(*tf.unstack(tf.convert_to_tensor(record.counter(SKIP_FACTS)), num=len(Facts._fields)))
-            after = next_facts(before, is_first, tf.cast(scale, tf.float32), floor, loss_is_finite, may_overflow)
-            noted.append(group(record.counter(SKIP_FACTS).assign(tf.stack(after))))
-            noted.append(self._noted_scale(loss_is_finite, scale))
-            noted.append(self._given_up([skipped, in_a_row, *noted], of_variables, bool(losses)))
-        return group(skipped, in_a_row, *noted)
-
-    def _noted_scale(self, loss_is_finite: Any, scale: Any) -> Any:
-        """Keep the scale, and count the step if the loss was not finite; -1 if that is not known."""
-        recent, losses = (self._record.counter(name) for name in (RECENT_SCALES, NONFINITE_LOSSES))
-        shifted = tf.concat([tf.convert_to_tensor(recent)[1:], [tf.cast(scale, tf.float32)]], 0)
-        if loss_is_finite is None:
-            counted = losses.assign(-1)
-        else:
-            before = tf.maximum(tf.convert_to_tensor(losses), 0)
-            counted = losses.assign(before + tf.cast(tf.logical_not(loss_is_finite), tf.int64))
-        return group(recent.assign(shifted), counted)
-
-    def _given_up(self, after: list[Any], of_variables: Any, is_loss_known: bool) -> Any:
-        record = self._record
-        if tf.executing_eagerly():
-            # The step is complete; an error now is raised by the call that applied it.
-            record.check_skips(None)
-            return None
-        if record.options.on_give_up != "raise":
-            return None
-        with tf.control_dependencies(_ops(after)):
-            return record.asserted(self._names, ~of_variables, is_loss_known)
 
 
 def _of_all_replicas(tensors: list[Any], holds: Callable[[Any], Any]) -> Any:

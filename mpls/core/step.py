@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from mpls.core import fast
-from mpls.core.counters import Known, StepNotes, StepRecord
+from mpls.core.counters import Known, StepRecord
 from mpls.core.fast import Stacks, group, one_of
 from mpls.core.gradients import values_of, with_values
 from mpls.core.loss_scale import (
@@ -86,27 +86,24 @@ def scaled_step(
     if never_skips(loss_scale):
         return group(hooks.apply(pairs), None if record is None else record.applied_by_all())
     with_gradient = [variable for grad, variable in pairs if grad is not None]
-    notes = None if record is None else record.of_step(with_gradient)
+    names = [] if record is None else record.created_for_step(with_gradient)
     grads = [grad for grad, _ in pairs]
     sealed = _Sealed([variable for _, variable in pairs])
     # What is known of the step is passed through `merge_call` with the gradients.
     known: Known = ([], [], [])
-    if notes is not None:
+    if record is not None:
         given = [grad for grad in grads if grad is not None]
-        losses, unscaled = notes.losses()
-        # Those that are applied as they were unscaled are known already.
-        applied = {id(values_of(grad)) for grad in given}
-        flags = notes.flags(given if as_given is None else [grad for grad, _ in as_given], with_gradient)
-        known = (losses, [grad for grad in unscaled if id(grad) not in applied], flags)
+        unsummed = given if as_given is None else [grad for grad, _ in as_given]
+        known = record.known_of(names, given, unsummed, with_gradient)
     if merges_in_replica_context() or not tf.distribute.has_strategy():
-        return _update_and_apply(grads, sealed, known, loss_scale, hooks, notes, _call)
+        return _update_and_apply(grads, sealed, known, loss_scale, hooks, record, names, _call)
 
     def step(strategy: Any, merged_grads: list[Any], merged_variables: Any, merged_known: Known) -> Any:
         # The conditional is in cross-replica context: inside a replica, its branches could not call merge_call, as
         # optimizers do.
         call_for_each_replica = strategy.extended.call_for_each_replica
         return _update_and_apply(
-            merged_grads, merged_variables, merged_known, loss_scale, hooks, notes, call_for_each_replica
+            merged_grads, merged_variables, merged_known, loss_scale, hooks, record, names, call_for_each_replica
         )
 
     return tf.distribute.get_replica_context().merge_call(step, args=(grads, sealed, known))
@@ -118,7 +115,8 @@ def _update_and_apply(
     known: Known,
     loss_scale: Any,
     hooks: StepHooks,
-    notes: StepNotes | None,
+    record: StepRecord | None,
+    names: list[str],
     call_for_each_replica: Callable[..., Any],
 ) -> Any:
     def apply_in_replica(replica_grads: list[Any], variables: _Sealed) -> Any:
@@ -130,7 +128,7 @@ def _update_and_apply(
     flags = known[-1]
     # The flags belong to each replica's own gradients, before any sum over replicas.
     are_same = hooks.are_same and not flags
-    wants_scale = notes is not None and notes.wants_scale
+    wants_scale = record is not None and record.gives_up
     scale = read(loss_scale) if wants_scale else None
     # `update` of TensorFlow's and users' own classes changes the scale at once, not in a branch.
     with tf.control_dependencies([scale] if tf.is_symbolic_tensor(scale) else []):
@@ -142,7 +140,7 @@ def _update_and_apply(
         with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
             advanced = decision.advance(False)
         floor = floor_of(loss_scale) if wants_scale else None
-        done = group(advanced, hooks.skip(), notes and notes.skipped(unpack, known, scale, floor))
+        done = group(advanced, hooks.skip(), record and record.skipped(names, unpack, known, scale, floor))
         # With `max_consecutive_skips`, the user is told in another way.
         if tf.executing_eagerly() and not wants_scale:
             tell_of_skips(loss_scale)
@@ -150,7 +148,7 @@ def _update_and_apply(
 
     def take() -> Any:
         note_applied(loss_scale)
-        return group(decision.advance(True), apply(unpack()), notes and notes.applied())
+        return group(decision.advance(True), apply(unpack()), record and record.applied())
 
     done = one_of(decision.should_apply, take, skip)
     return done if decision.update_op is None else group(done, decision.update_op)

@@ -138,7 +138,7 @@ class Counted:
     def check_skips(self, session: Any = None) -> None:
         """Give up, as `on_give_up` says, if too many steps were skipped; in a v1 graph, pass the `session`."""
         needs = "max_consecutive_skips=50"
-        record = self._needed("check_skips", needs, has=lambda each: each.options.max_consecutive_skips is not None)
+        record = self._needed("check_skips", needs, has=lambda each: each.gives_up)
         session = self._session_of_state(session)
         with in_graph_of(session):
             require_used_here(record, session, "check_skips")
@@ -180,14 +180,13 @@ class Counted:
 
     def _noted_loss(self, loss: Any) -> Any:
         """Return the loss; with `max_consecutive_skips`, also record it for the report."""
-        if self._record is None or self._options.max_consecutive_skips is None:
-            return loss
-        return self._record.losses.noted(loss)
+        record = self._record
+        return loss if record is None or not record.gives_up else record.losses.noted(loss)
 
     def _noted_gradients(self, grads: list[Any]) -> list[Any]:
         """Return the unscaled gradients; record them with `max_consecutive_skips` and with `check_unscaled`."""
         record = self._record
-        if record is not None and record.options.max_consecutive_skips is not None:
+        if record is not None and record.gives_up:
             record.losses.noted_gradients(grads)
         if record is not None and record.unscaled is not None:
             record.unscaled.note(grads)

@@ -51,7 +51,7 @@ class Readings:
     @property
     def gives_up(self) -> bool:
         """Whether the optimizer gives up after too many skipped steps."""
-        return self._record is not None and self._record.options.max_consecutive_skips is not None
+        return self._record is not None and self._record.gives_up
 
     @property
     def shrinking_factor(self) -> float:

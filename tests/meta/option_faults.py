@@ -31,7 +31,7 @@ def _forget_no_bad_step() -> list[Patch]:
     return [*rule(), (mpls.core.dynamic.DynamicLossScale, "_count", count)]
 
 
-def _skip_silently(self: Any, grads: Any, losses: Any, flags: Any, scale: Any) -> Any:
+def _skip_silently(self: Any, names: Any, grads: Any, known: Any, scale: Any, floor: Any) -> Any:
     return tf.no_op()
 
 
@@ -62,7 +62,7 @@ OPTION_FAULTS = tuple(
         ),
         (
             "skipped steps are not counted",
-            _replaced(mpls.core.counters.StepNotes, "skipped", _skip_silently),
+            _replaced(mpls.core.counters.StepRecord, "skipped", _skip_silently),
             ("counted_several_in_a_row", "tracked_one", "gives_up_too_many"),
         ),
         (
@@ -82,7 +82,7 @@ OPTION_FAULTS = tuple(
         ),
         (
             "clipping hides overflows",
-            _replaced(mpls.core.counters.StepNotes, "flags", lambda self, grads, variables: []),
+            _replaced(mpls.core.counters.UnscaledGradients, "flags", lambda self, grads, variables: []),
             ("unscaled_is_checked_hidden",),
         ),
     )
