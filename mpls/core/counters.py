@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +36,7 @@ from mpls.formats.wrapper_state import (
     marks_of,
 )
 from mpls.upstream.tensorflow import caller_of_xla, is_compiled_by_xla
-from mpls.upstream.trackables import Trackable, track
+from mpls.upstream.trackables import track
 
 # Pickles that earlier versions wrote name these modules.
 sys.modules.update(
@@ -193,12 +193,6 @@ def _advice(cause: Cause, is_known: bool, may_be_too_high: bool) -> str:
 _COUNTS, _NAMES = OVERFLOW_KINDS[0], OVERFLOW_KINDS[2]
 
 
-if TYPE_CHECKING:
-    _Base = object
-else:
-    _Base = Trackable
-
-
 @dataclass(frozen=True)
 class Overflow:
     """The overflows of one variable's gradient.
@@ -230,7 +224,7 @@ class OverflowReport(tuple[Overflow, ...]):
         )
 
 
-class Overflows(Stateful, _Base):
+class Overflows(Stateful):
     """Counts for each variable of an optimizer.
 
     A list of variables that is not part of a known one gets its own arrays.
@@ -632,7 +626,7 @@ _APPLIED, _SKIPPED, _IN_A_ROW = COUNTS
 Known = tuple[list[Any], list[Any], list[Any]]
 
 
-class StepRecord(Stateful, _Base):
+class StepRecord(Stateful):
     """The counters of an optimizer: variables for each graph in which it is used, and for eager mode.
 
     Args:

@@ -422,12 +422,6 @@ def decide_step(loss_scale: Any, grads: Any, *, when_summed: bool, are_same: boo
     return cls._decide_step(loss_scale, grads, when_summed=when_summed, are_same=are_same)
 
 
-if TYPE_CHECKING:
-    _StepBase = object
-else:
-    _StepBase = Trackable
-
-
 # The name of the variable.
 STEP_SCALE = "step_scale"
 
@@ -456,7 +450,7 @@ class LossScaling:
         return self.scale
 
 
-class StepScale(Stateful, _StepBase):
+class StepScale(Stateful):
     """The value of a shared loss scale for one of the optimizers that share it, which changes with its own steps only.
 
     So the number that multiplies a loss divides its gradients, whatever steps the other optimizers take in between, and

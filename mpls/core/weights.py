@@ -27,7 +27,7 @@ from mpls.upstream.trackables import Trackable, restore_awaited
 if TYPE_CHECKING:
     from mpls.core.declared import Trackable as _Base
 else:
-    _Base = object
+    _Base = Trackable
 
 
 _ATTRIBUTE = "_mpls_weights"
