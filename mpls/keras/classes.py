@@ -78,7 +78,7 @@ def called_class(cls: Any) -> Any:
     return vars(cls).get(_CALLED, cls)
 
 
-def is_own(cls: Any) -> bool:
+def is_of_mpls(cls: Any) -> bool:
     """Return whether users call a class of mpls to create instances of a class, and not one of theirs."""
     return called_class(cls) in _public_classes.values()
 
@@ -98,15 +98,15 @@ def concrete_class(cls: Any, adapter: type[FamilyMembers]) -> type:
     """
     called = called_class(cls)
     _refuse_other_family(called, adapter)
-    is_of_mpls = is_own(called)
-    shown = _name_in_release(called, adapter) if is_of_mpls else called.__name__
+    is_ours = is_of_mpls(called)
+    shown = _name_in_release(called, adapter) if is_ours else called.__name__
     with _making:
         if _CONCRETE not in vars(called):
             setattr(called, _CONCRETE, {})
         made: dict[Any, type] = vars(called)[_CONCRETE]
         if (adapter, shown) not in made:
-            seen_by_keras = _named_for_keras(called, adapter, made) if is_of_mpls else called
-            bases = (seen_by_keras,) if is_of_mpls else (called, adapter)
+            seen_by_keras = _named_for_keras(called, adapter, made) if is_ours else called
+            bases = (seen_by_keras,) if is_ours else (called, adapter)
             made[adapter, shown] = _derived(shown, called.__module__, bases, called, adapter, seen_by_keras)
         return made[adapter, shown]
 

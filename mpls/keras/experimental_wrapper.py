@@ -132,11 +132,11 @@ class LossScaleOptimizer(PublicWrapper):
                 dynamic, initial_scale, growth_steps = (
                     known.get(name, name == SETTINGS[0] or None) for name in SETTINGS
                 )
-                check_settings(dynamic, initial_scale, growth_steps, _own(known))
+                check_settings(dynamic, initial_scale, growth_steps, _scale_options(known))
             loss_scale = _loss_scale_of(settings)
             if not loss_scales.is_loss_scale(loss_scale):
                 # In configs of later releases, a fixed scale may be below 1.
-                loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale), **_own(known))
+                loss_scale = loss_scales.FixedLossScale._unbounded(float(loss_scale), **_scale_options(known))
             options = _options(steps, inner_optimizer, loss_scale)
             optimizer._wrap_with_object(inner_optimizer, loss_scale, settings.get("name"), options)
         else:
@@ -187,10 +187,10 @@ def _loss_scale_of(settings: dict[str, Any]) -> Any:
         skips = settings.get("skip_nonfinite") is True
         return loss_scales.FixedLossScale._unbounded(float(scale), skip_nonfinite=True) if skips else scale
     given = {old: settings[new] for new, old in OLD_NAMES.items() if settings.get(new) is not None}
-    return DynamicLossScale(**given, **_own(settings))
+    return DynamicLossScale(**given, **_scale_options(settings))
 
 
-def _own(settings: dict[str, Any]) -> dict[str, Any]:
+def _scale_options(settings: dict[str, Any]) -> dict[str, Any]:
     """Return those of mpls alone that are the loss scale's."""
     return {name: settings[name] for name in SCALE_OPTIONS if name in settings}
 

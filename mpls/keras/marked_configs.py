@@ -57,7 +57,7 @@ from mpls.formats.wrapper_state import (
 )
 from mpls.importing.hooks import are_names_back
 from mpls.importing.post_import import call_off, when_loaded
-from mpls.keras.classes import is_own, public_class
+from mpls.keras.classes import is_of_mpls, public_class
 from mpls.keras.family_members import FamilyMembers
 from mpls.patches import ABSENT, Layer
 from mpls.upstream import table
@@ -183,7 +183,7 @@ def config_for_caller(wrapper: FamilyMembers, config: dict[str, Any], settings: 
 
 def _options(wrapper: FamilyMembers, settings: dict[str, Any], writes_file: bool) -> dict[str, Any]:
     """Return the entry with settings and variables that only mpls has; an empty dict if there are none."""
-    variables = _own_variables(wrapper) if writes_file else {}
+    variables = _option_variables(wrapper) if writes_file else {}
     if not settings and not variables:
         return {}
     values = dict(zip(variables, map(plain, _values(list(variables.values()))), strict=True)) if variables else {}
@@ -204,7 +204,7 @@ def _with_growth_steps(config: dict[str, Any], options: dict[str, Any]) -> dict[
     return {**config, LOSS_SCALE: {**old, "config": {**old["config"], INCREMENT_PERIOD: growth_steps}}}
 
 
-def _own_variables(wrapper: FamilyMembers) -> dict[str, Any]:
+def _option_variables(wrapper: FamilyMembers) -> dict[str, Any]:
     """Return the variables that only mpls has, by name: of the loss scale and of the record of steps."""
     loss_scale, record = wrapper._loss_scale, wrapper._record
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else ()
@@ -216,7 +216,7 @@ def reads_as_dynamic(wrapper: FamilyMembers) -> bool:
     """Return whether a fixed scale is written as a dynamic one, for a native class that knows no other."""
     cls = type(wrapper)
     # A user's subclass is loaded by its own code, which takes `dynamic`.
-    return not cls._native_knows_fixed and is_own(cls)
+    return not cls._native_knows_fixed and is_of_mpls(cls)
 
 
 def with_fixed_scale(state: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -349,7 +349,7 @@ def set_state(wrapper: FamilyMembers, state: tuple[float, int] | None, options: 
         SavedStateError: the options hold an invalid value.
     """
     loss_scale = wrapper._loss_scale
-    own = {} if options is None else _own_variables(wrapper)
+    own = {} if options is None else _option_variables(wrapper)
     extras = checked_extras(options and options[OF_STATE], own)
     if isinstance(loss_scale, DynamicLossScale):
         loss_scale._require_usable_numbers(extras, _OPTIONS_SUBJECT)
@@ -381,7 +381,7 @@ _lock = threading.RLock()
 _ROWS = (((table.WRAPPERS, table.WRAPPERS_OVER_NEW), True), ((table.NATIVE_3,), False))
 
 
-def recognise_own_files() -> None:
+def recognise_marked_configs() -> None:
     """Make `from_config` of the native wrappers return wrappers of mpls for marked configs, until the process ends.
 
     Called when a wrapper is made, since an import of mpls changes nothing. A Keras that is loaded later is patched,

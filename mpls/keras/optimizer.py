@@ -25,14 +25,14 @@ from mpls.keras.arguments import (
     translated,
 )
 from mpls.keras.calls import SCALING, ScalingCalls, noted_function, noted_method
-from mpls.keras.classes import LossScaleOptimizerMeta, called_class, concrete_class, is_being_constructed, is_own
+from mpls.keras.classes import LossScaleOptimizerMeta, called_class, concrete_class, is_being_constructed, is_of_mpls
 from mpls.keras.configs import deserialize_inner, read_config, refuse_unknown_keys
 from mpls.keras.family_members import FamilyMembers, missing_members
 from mpls.keras.marked_configs import (
     checked_options_of,
     checked_state,
     config_for_caller,
-    recognise_own_files,
+    recognise_marked_configs,
     set_state,
     who_calls,
     with_fixed_scale,
@@ -190,7 +190,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
     ) -> None:
         require_supported_strategy(adapter)
         refuse_wrapped(inner_optimizer)
-        recognise_own_files()
+        recognise_marked_configs()
         behavior = releases.current()
         # The constructor of a user's subclass makes the inner optimizer, so the family is known only here.
         set_class(self, concrete_class(type(self), adapter))
@@ -285,7 +285,7 @@ class LossScaleOptimizer(FamilyMembers, metaclass=LossScaleOptimizerMeta):
 
     def __repr__(self) -> str:
         cls = called_class(type(self))
-        name = type(self).__name__ if is_own(cls) else cls.__qualname__
+        name = type(self).__name__ if is_of_mpls(cls) else cls.__qualname__
         return f"<{cls.__module__}.{name} object at {id(self):#x}>"
 
     # Configs.

@@ -111,11 +111,11 @@ def building() -> AbstractContextManager[Any]:
     return nullcontext() if tf.distribute.has_strategy() else _BUILDING
 
 
-def own_aggregation(wrapper: Any, adapter: Any) -> Any:
+def aggregation_of_user(wrapper: Any, adapter: Any) -> Any:
     """Return the `_aggregate_gradients` of a user's subclass, which `fit` called up to TF 2.3; or None."""
-    own = getattr(type(wrapper), _METHOD, None)
-    is_own = wrapper._shows_loss_scale_object and own is not getattr(adapter, _METHOD, None)
-    return own if is_own else None
+    found = getattr(type(wrapper), _METHOD, None)
+    is_users = wrapper._shows_loss_scale_object and found is not getattr(adapter, _METHOD, None)
+    return found if is_users else None
 
 
 def as_pairs(aggregated: Any, pairs: _Pairs) -> _Pairs:

@@ -26,9 +26,9 @@ from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, drop_missi
 from mpls.keras.family_members import FamilyMembers, delegated, passed_on
 from mpls.keras.marked_configs import wrapped_optimizer_follows
 from mpls.keras.strategies import (
+    aggregation_of_user,
     as_pairs,
     building,
-    own_aggregation,
     refuse_v1_graph,
     require_replica_context,
     require_supported_strategy,
@@ -347,7 +347,7 @@ class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
         return (() if name is None else (name,)), {}
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        own = own_aggregation(self, LegacyAdapter)
+        own = aggregation_of_user(self, LegacyAdapter)
         return as_pairs(aggregated(self._optimizer, pairs) if own is None else own(self, pairs), pairs)
 
     def _sums_as_keras_does(self) -> bool:
@@ -546,7 +546,7 @@ class NewAdapter(TfKerasMembers, _NativeOverNew):
 
     def _aggregate(self, pairs: list[tuple[Any, Any]]) -> tuple[list[tuple[Any, Any]], bool]:
         """Return pairs of summed gradient and variable, and whether Keras itself has summed them."""
-        own = own_aggregation(self, NewAdapter)
+        own = aggregation_of_user(self, NewAdapter)
         if own is not None:
             return as_pairs(own(self, pairs), pairs), False
         aggregate = self._optimizer.aggregate_gradients

@@ -94,7 +94,7 @@ class SavingTest(unittest.TestCase):
             path = str(pathlib.Path(folder) / f"model{suffix}")
             mpls.keras.save_model(model, path)
             marked_configs._let_go(marked_configs._USE)
-            self.addCleanup(marked_configs.recognise_own_files)
+            self.addCleanup(marked_configs.recognise_marked_configs)
             loaded = mpls.keras.load_model(path)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())

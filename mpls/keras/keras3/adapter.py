@@ -36,7 +36,7 @@ from mpls.formats.wrapper_state import (
 )
 from mpls.keras.arguments import settings_beyond_originals, warn_of_ignored_rule
 from mpls.keras.calls import SCALE_LOSS, require_gradients, some_pairs
-from mpls.keras.classes import called_class, is_own
+from mpls.keras.classes import called_class, is_of_mpls
 from mpls.keras.family_members import CallableList, FamilyMembers, delegated, passed_on
 from mpls.keras.keras3 import ops
 from mpls.keras.keras3.state import (
@@ -51,9 +51,9 @@ from mpls.keras.keras3.state import (
 )
 from mpls.keras.marked_configs import who_calls, wrapped_optimizer_follows
 from mpls.keras.strategies import (
+    aggregation_of_user,
     as_pairs,
     building,
-    own_aggregation,
     refuse_v1_graph,
     require_replica_context,
     require_supported_strategy,
@@ -427,7 +427,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         if is_scaled:
             pairs = self._unscale_pairs(pairs)
             self._noted_gradients([grad for grad, _ in pairs])
-        if not is_summed and (own := own_aggregation(self, Keras3Adapter)) is not None:
+        if not is_summed and (own := aggregation_of_user(self, Keras3Adapter)) is not None:
             pairs = as_pairs(own(self, pairs), pairs)
         return self._take_step(pairs, Keras3Step(self._optimizer, is_summed, self._skips_count, args))
 
@@ -528,7 +528,7 @@ def _unpickled(
     enter_block(block, behavior)
     try:
         # The archive names the native wrapper where the class is one of mpls.
-        names = [Keras3Adapter.serialized_name if is_own(each) else each.__name__ for each in classes]
+        names = [Keras3Adapter.serialized_name if is_of_mpls(each) else each.__name__ for each in classes]
         with keras.saving.custom_object_scope(dict(zip(names, classes, strict=True))):
             optimizer = table.UNPICKLE.needed_of(_Native)(io.BytesIO(archive))
     finally:

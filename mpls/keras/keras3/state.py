@@ -157,22 +157,22 @@ class DynamicState(DynamicLossScale):
     def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
         if keras.backend.backend() == "tensorflow":
             return super()._read_values(names, session, call)
-        return {name: plain(keras.ops.convert_to_numpy(self._own()[name])) for name in names}
+        return {name: plain(keras.ops.convert_to_numpy(self._keras_variables()[name])) for name in names}
 
     def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
         if keras.backend.backend() == "tensorflow":
             super()._write_values(values, session, call)
             return
         for name, value in values.items():
-            self._own()[name].assign(value)
+            self._keras_variables()[name].assign(value)
 
-    def _own(self) -> dict[str, Any]:
+    def _keras_variables(self) -> dict[str, Any]:
         return {**dict(zip(STATE, (self.scale, self.counter), strict=True)), **self.of_backend}
 
     def _created_weight(self, name: str) -> Any:
         if name in self.of_backend:
             return BackendVariable(self.of_backend[name])
-        own = self._own()
+        own = self._keras_variables()
         return own[name].value if name in own else super()._created_weight(name)
 
     def variables_of_rule(self) -> ScaleState:
