@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use, is_gone
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
-from mpls.names import RELEASES
+from mpls.names import RELEASES, Name
 from mpls.program.objects import Taken
-from mpls.program.scopes import Role, Statement
+from mpls.program.scopes import Chain, Role, Statement
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 RULE_NAME = "loss-scale-objects"
@@ -26,7 +26,16 @@ def kept_in(analysis: Analysis) -> Kept | None:
         return Kept()
     as_of = analysis.settings.as_of
     is_asked = behavior_of(as_of).has_loss_scale_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
-    return _wanted(analysis) if is_asked and _touches(analysis) else None
+    return _wanted(analysis) if is_asked and (_touches(analysis) or _makers(analysis)) else None
+
+
+def _makers(analysis: Analysis) -> list[Use]:
+    """Return the uses of the experimental wrapper, and of policies under which `compile` makes it."""
+
+    def makes(row: Name) -> bool:
+        return is_experimental(row) or row.attribute == "set_policy"
+
+    return [use for use, _ in analysis.uses if any(map(makes, use.rows))]
 
 
 def _wanted(analysis: Analysis) -> Kept | None:
@@ -34,11 +43,11 @@ def _wanted(analysis: Analysis) -> Kept | None:
     around = list(_own_modules(analysis))
     if any(each.kept is not None for each in around):
         return Kept()
-    wrappers = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
-    need = next(_needs(analysis, wrappers), None) if wrappers else None
+    makers = _makers(analysis)
+    need = next(_needs(analysis, makers), None) if makers else None
     if need is None or any(map(_touches, around)) or _has_gates(analysis):
         return None
-    place = _place(analysis, wrappers)
+    place = _place(analysis, makers)
     return None if place is None else Kept(*need, place)
 
 
@@ -86,8 +95,8 @@ def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
             yield other
 
 
-def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
-    yield from _classes_and_variables(analysis, wrappers)
+def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
+    yield from _classes_and_variables(analysis, makers)
     for asked, region in analysis.survey.calls_of("type"):
         if len(asked.args) == 1 and analysis.objects.is_wrapper(asked.args[0], region):
             yield asked, "the program asks for the class of a wrapper, which had another name"
@@ -101,11 +110,11 @@ def _needs(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, 
             yield use.place.node, "the program sets the loss scale object of a wrapper"
 
 
-def _classes_and_variables(analysis: Analysis, wrappers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
+def _classes_and_variables(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
     for use, _ in analysis.uses:
         if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
             yield use.node, _OWN_CLASS
-    for use in wrappers:
+    for use in makers:
         if use.role is Role.BASE:
             yield (
                 use.node,
@@ -184,17 +193,23 @@ def _has_gates(analysis: Analysis) -> bool:
     # Text comparisons say of TF 2.10 and newer releases that they are older than 2.4.
     as_text = {side for each in analysis.survey.comparisons if any(map(_is_text, each)) for side in each}
     return any(
-        name in ("__version__", "VERSION") and part not in as_text
+        name in ("__version__", "VERSION") and part not in as_text and not _asks_for_tf_1(chain)
         for chain in analysis.survey.chains
         for name, part in zip(chain.names, chain.parts, strict=True)
     )
+
+
+def _asks_for_tf_1(chain: Chain) -> bool:
+    """Return whether a version is asked whether it begins with 1, as none of TF 2 does."""
+    given = [] if chain.call is None or chain.name != "startswith" else chain.call.args
+    return any(_is_text(each) and each.value.startswith("1") for each in given)  # type: ignore[attr-defined]
 
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
+def _place(analysis: Analysis, makers: list[Use]) -> Statement | None:
     """Return the last of the imports at the top that begin with one of TensorFlow or Keras; None if a use is above."""
     body = analysis.text.tree.body
     at_top: dict[ast.stmt, Statement] = {
@@ -215,5 +230,5 @@ def _place(analysis: Analysis, wrappers: list[Use]) -> Statement | None:
     while last + 1 < len(body) and body[last + 1] in at_top:
         last += 1
     end = analysis.text.span(body[last])[1]
-    is_above = any(analysis.text.span(use.node)[0] < end for use in wrappers)
+    is_above = any(analysis.text.span(use.node)[0] < end for use in makers)
     return None if is_above else at_top[body[last]]

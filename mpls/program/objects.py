@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, SCALING_METHODS
-from mpls.program.meaning import Meanings
+from mpls.program.meaning import Meaning, Meanings
 from mpls.program.releases import Releases
 from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, attribute_of, chain_of, types_asked
 from mpls.program.tables import Kind, is_scale_class, kind_of
@@ -31,6 +31,9 @@ _UNWRAPPED: Kinds = _NONE | {Kind.OPTIMIZER, Kind.LEGACY_OPTIMIZER}
 # Their loss scale is an object, which is called.
 HAVE_OBJECTS: Kinds = frozenset((Kind.POLICY, Kind.OWN))
 _REWRITE = ".enable_mixed_precision_graph_rewrite"
+# The functions that set the global policy: the experimental and the public one.
+_SETTERS = ("set_policy", "set_global_policy")
+_OF_POLICY = ("name", "loss_scale")
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 8
 
@@ -59,10 +62,7 @@ class Objects:
 
     @functools.cached_property
     def _evidence(self) -> _Evidence:
-        def is_wrapper(node: ast.expr, region: Region) -> bool:
-            return are_wrappers(self._kinds(node, region, 0))
-
-        return _Evidence(self._meanings, self._has_own_members, is_wrapper)
+        return _Evidence(self._meanings, self._has_own_members, lambda node, region: self._kinds(node, region, 0))
 
     def of(self, node: ast.expr, region: Region) -> Kinds:
         """Return what an expression in a scope is: a wrapper, if all else that it may be has no loss scale."""
@@ -216,26 +216,24 @@ class _Evidence:
     These are what `get_scaled_loss` or `get_unscaled_gradients` is called on, which only wrappers have; what
     `isinstance` takes with the class of a wrapper; what is passed to a parameter of the file's own functions, or kept
     as an attribute, that is such a variable; parameters and attributes that get nothing else; and the optimizers of
-    models that `compile` gives nothing else. Where a class of the program's own has a `loss_scale` that may be called,
-    other modules may pass its objects: then only `isinstance` and `compile` tell.
+    models that `compile` gives nothing else, or that it wraps. Where a class of the program's own has a `loss_scale`
+    that may be called, other modules may pass its objects: then only `isinstance` and `compile` tell.
 
     Args:
         meanings: what the names in the file stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
-        is_wrapper: tells whether an expression is a wrapper by what it is assigned.
+        kinds: tells what an expression is by what it is assigned.
     """
 
-    def __init__(
-        self, meanings: Meanings, has_own_members: bool, is_wrapper: Callable[[ast.expr, Region], bool]
-    ) -> None:
+    def __init__(self, meanings: Meanings, has_own_members: bool, kinds: Callable[[ast.expr, Region], Kinds]) -> None:
         self._meanings = meanings
         self._survey = meanings.survey
         self._has_own_members = has_own_members
-        self._is_wrapper = is_wrapper
+        self._kinds = kinds
         self._keys: set[_Key | None] = {_KNOWN, *self._direct()} - {None}
         given: dict[_Key, list[_Key | None]] = {}
         others = () if has_own_members else (*self._passed(), *self._kept())
-        for target, value in (*others, *self._compiled()):
+        for target, value in (*others, *self._compiled(), *self._models()):
             given.setdefault(target, []).append(value)
         for _ in range(_ROUNDS):
             before = len(self._keys)
@@ -272,10 +270,33 @@ class _Evidence:
             named = [each.value for each in chain.call.keywords if each.arg == "optimizer"]
             values = named or [each for each in chain.call.args[:1] if not isinstance(each, ast.Starred)]
             if model is not None and values:
-                yield (model[0], f"{model[1]}.optimizer"), self._given(values[0], chain.region)
+                is_wrapped = self._is_wrapped_by_policy and self._can_be_wrapped(values[0], chain.region)
+                yield _optimizer_of(model), _KNOWN if is_wrapped else self._given(values[0], chain.region)
+
+    @functools.cached_property
+    def _is_wrapped_by_policy(self) -> bool:
+        return sets_scaling_policy(self._meanings)
+
+    def _can_be_wrapped(self, value: ast.expr, region: Region) -> bool:
+        """Return whether what `compile` gets is an optimizer, and not an object with a `loss_scale` of its own."""
+        kinds = self._kinds(value, region)
+        return not self._has_own_members or isinstance(value, ast.Constant) or (bool(kinds) and kinds <= _UNWRAPPED)
+
+    def _models(self) -> Iterator[tuple[_Key, _Key | None]]:
+        """Yield what else has the optimizer of a model: variables for it, and models that functions return."""
+        for target, value, _, region in self._survey.assigned:
+            key = _key(target, region) if isinstance(target, ast.Name) and region.only(target.id) is not None else None
+            if key is not None and isinstance(value, ast.Attribute) and value.attr == "optimizer":
+                yield key, self._given(value, region)
+            elif key is not None and isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+                bound = region.only(value.func.id)
+                function = None if bound is None else bound.value
+                for returned, within in self._survey.returns.get(function, ()) if function is not None else ():
+                    inner = None if returned is None else _key(returned, within)
+                    yield _optimizer_of(key), None if inner is None else _optimizer_of(inner)
 
     def _given(self, value: ast.expr, region: Region) -> _Key | None:
-        return _KNOWN if self._is_wrapper(value, region) else _key(value, region)
+        return _KNOWN if are_wrappers(self._kinds(value, region)) else _key(value, region)
 
     def _passed(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the parameters of the file's own functions and classes with what calls give them; None if unknown."""
@@ -345,6 +366,52 @@ def _key(node: ast.expr, region: Region) -> _Key | None:
         return id(method.parent), f"self{text}"
     holder = region.holder(node.id)
     return None if holder is None else (id(holder), f"{node.id}{text}")
+
+
+def _optimizer_of(model: _Key) -> _Key:
+    return model[0], f"{model[1]}.optimizer"
+
+
+# Policies under which `compile` wraps optimizers.
+
+
+def sets_scaling_policy(meanings: Meanings) -> bool:
+    """Return whether a file sets an experimental policy with a loss scale, and no public one, which has none."""
+    survey, found = meanings.survey, False
+    imported = {alias.asname or "" for each in survey.imports for alias in each.node.names if alias.name in _SETTERS}
+    for chain in (each for name in {*_SETTERS, *imported} for each in survey.called.get(name, ())):
+        meaning = meanings.of_names(chain.names, chain.region)
+        rows = [named(path) for path in meaning.paths]
+        if any(row is not None and row.target.startswith("mpls.keras:") for row in rows):
+            return False
+        is_one = meaning.is_whole and _is_experimental(meaning, "set_policy")
+        given = [] if chain.call is None else [*chain.call.args, *(each.value for each in chain.call.keywords)]
+        found = found or (is_one and len(given) == 1 and _has_loss_scale(given[0], chain.region, meanings))
+    return found
+
+
+def _is_experimental(meaning: Meaning, name: str) -> bool:
+    """Return whether something stands for the experimental object of a name, by whatever path."""
+    rows = [named(path) for path in meaning.paths]
+    return bool(rows) and all(row is not None and row.target == f"mpls.experimental:{name}" for row in rows)
+
+
+def _has_loss_scale(policy: ast.expr, region: Region, meanings: Meanings, depth: int = 0) -> bool:
+    """Return whether an expression surely is an experimental policy with a loss scale, or the name of one."""
+    if isinstance(policy, ast.Name) and depth < _DEPTH:
+        bound = region.only(policy.id)
+        value = None if bound is None else bound.value
+        is_known = bound is not None and isinstance(value, ast.expr)
+        return is_known and _has_loss_scale(value, bound.region, meanings, depth + 1)  # type: ignore[arg-type,union-attr]
+    if not isinstance(policy, ast.Call):
+        return isinstance(policy, ast.Constant) and policy.value == "mixed_float16"
+    if not _is_experimental(meanings.of(policy.func, region), "Policy"):
+        return False
+    given = {each.arg: each.value for each in policy.keywords} | dict(zip(_OF_POLICY, policy.args, strict=False))
+    scale = given.get("loss_scale")
+    if scale is not None:
+        return not (isinstance(scale, ast.Constant) and scale.value is None)
+    return "name" in given and _has_loss_scale(given["name"], region, meanings, depth + 1)
 
 
 # What is done with loss scales as only the objects allow that they were up to TF 2.3.

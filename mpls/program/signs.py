@@ -76,7 +76,7 @@ def signs_of(uses: Uses) -> list[Sign]:
         if access.is_certain:
             signs.extend(_of_access(access, uses, objects))
     signs.extend(_of_rewrites(uses, objects))
-    signs.extend(_of_scales(uses))
+    signs.extend(_of_scales(uses, objects))
     signs.extend(_of_classes(uses))
     signs.extend(_of_wrappers(uses, objects))
     return signs
@@ -217,8 +217,14 @@ def _are_compiled_of_mpls(uses: Uses, objects: Named) -> bool:
     return bool(given) and (has_policy or all(Kind.WRAPPER_OF_MPLS in objects.of(each) for each in given))
 
 
+def _is_made_wrapper(value: Value, uses: Uses, objects: Named) -> bool:
+    """Return whether a value is an experimental wrapper that the program makes, or that `compile` makes."""
+    is_one = objects.is_one(value, Kind.EXPERIMENTAL_WRAPPER)
+    return is_one or (uses.wraps_compiled and objects.is_of_model(value))
+
+
 def _is_experimental_wrapper(value: Value, uses: Uses, objects: Named) -> bool:
-    if objects.is_one(value, Kind.EXPERIMENTAL_WRAPPER):
+    if _is_made_wrapper(value, uses, objects):
         return True
     # An unknown object named like an optimizer counts as one, in a program that makes experimental wrappers.
     is_called_so = "opt" in value.name.lower() and objects.is_unknown(value)
@@ -246,12 +252,12 @@ def _of_rewrites(uses: Uses, objects: Named) -> Iterator[Sign]:
             yield Sign("legacy_optimizers", True, use.where, what)
 
 
-def _of_scales(uses: Uses) -> Iterator[Sign]:
+def _of_scales(uses: Uses, objects: Named) -> Iterator[Sign]:
     """Yield signs for uses of the loss scale of an experimental wrapper as the object that it was up to TF 2.3."""
     has_own = not uses.defined.isdisjoint(("loss_scale", "_loss_scale"))
     releases = (FIRST, LAST_WITH_LOSS_SCALE_OBJECTS)
     for each in uses.scales:
-        if each.is_sure or not has_own:
+        if each.is_sure or (not has_own and (each.is_wrapper or _is_made_wrapper(each.owner, uses, objects))):
             yield Sign("release", releases, each.where, each.what)
 
 

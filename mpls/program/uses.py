@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 from mpls.names import named
 from mpls.program.meaning import NOTHING, Meaning
-from mpls.program.objects import Flow, Objects, ScaleUse, Taken, Value, flows_in, uses_of_scales, value_of
+from mpls.program.objects import (
+    Flow,
+    Objects,
+    ScaleUse,
+    Taken,
+    Value,
+    flows_in,
+    sets_scaling_policy,
+    uses_of_scales,
+    value_of,
+)
 from mpls.program.releases import Releases, is_switch
 from mpls.program.scopes import (
     Chain,
@@ -138,20 +148,24 @@ class Class(NamedTuple):
 
 
 class ScaleSign(NamedTuple):
-    """A place where a program takes the loss scale of an experimental wrapper as the object that it was up to TF 2.3.
+    """A place where a program takes the loss scale of something as the object that it was up to TF 2.3.
 
     Attributes:
         what: what the line does, as for `Sign`.
         where: the line.
         is_certain: whether the line runs on every release.
         inside: as for `Use`.
-        is_sure: whether the object is a wrapper even if the program has classes with a loss scale of their own.
+        owner: what has the loss scale.
+        is_wrapper: whether its file shows that it is an experimental wrapper.
+        is_sure: whether it is one even if the program has classes with a loss scale of their own.
     """
 
     what: str
     where: Where
     is_certain: bool
     inside: tuple[str, ...]
+    owner: Value
+    is_wrapper: bool
     is_sure: bool
 
 
@@ -181,11 +195,12 @@ class FileUses:
         classes: its own classes.
         flows: what its names get.
         defined: the names of its functions and methods.
-        scales: loss scales of experimental wrappers that it takes as objects.
+        scales: loss scales that it takes as objects.
         modules: modules that it imports on every release, by absolute names, each with the conditions around the import
             that constants make false.
         switches: all such conditions.
         is_eager: whether it enables eager mode of TF 1.
+        wraps_compiled: whether it sets a policy under which `compile` makes experimental wrappers.
         is_cut: whether it is nested too deeply to be read to the end.
         signs: the signs that its uses on every release are, each with what they are in; None until they are asked for.
     """
@@ -199,6 +214,7 @@ class FileUses:
     modules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     switches: frozenset[str] = frozenset()
     is_eager: bool = False
+    wraps_compiled: bool = False
     is_cut: bool = False
     signs: list[tuple[Sign, tuple[str, ...]]] | None = None
 
@@ -216,6 +232,7 @@ class Uses(FileUses):
     # As in a file; declared again, as type checkers ask it of a class that assigns them.
     defined: frozenset[str] = frozenset()
     is_eager: bool = False
+    wraps_compiled: bool = False
 
     def __post_init__(self) -> None:
         for file, is_always, unused in self.files:
@@ -232,6 +249,7 @@ class Uses(FileUses):
             self.flows.extend(file.flows)
             self.defined = self.defined | file.defined
             self.is_eager = self.is_eager or file.is_eager
+            self.wraps_compiled = self.wraps_compiled or file.wraps_compiled
 
 
 def modules_of(package: str, module: str, level: int, name: str | None) -> list[str]:
@@ -288,8 +306,10 @@ class _File:
         found.flows = list(flows_in(self._releases))
         found.defined = frozenset(survey.functions)
         rows = [row for row in (named(use.path) for use in found.uses) if row is not None]
-        if Kind.EXPERIMENTAL_WRAPPER in kinds and not any(map(is_public, rows)):
-            found.scales = list(self._scales())
+        sets_policy = any(row.attribute == "set_policy" for row in rows)
+        found.wraps_compiled = sets_policy and sets_scaling_policy(self._releases)
+        if survey.reads and not any(map(is_public, rows)):
+            found.scales = list(self._scales(Kind.EXPERIMENTAL_WRAPPER in kinds or found.wraps_compiled))
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
         return found
@@ -373,19 +393,24 @@ class _File:
 
     # Loss scales that are taken as objects.
 
-    def _scales(self) -> Iterator[ScaleSign]:
-        """Yield what a file does with the loss scales of wrappers, if all wrappers it makes are experimental ones."""
+    def _scales(self, has_wrappers: bool) -> Iterator[ScaleSign]:
+        """Yield what a file does with loss scales, if it makes no wrappers or experimental ones alone."""
         # Objects of a class with a loss scale of its own may be where the first takes a wrapper for granted.
         likely, sure = self._objects, Objects(self._releases, has_own_members=True, is_set_here=True)
         assert likely is not None
         for use in uses_of_scales(likely):
-            what = self._done_with_scale(use)
-            if what and likely.is_wrapper(use.owner, use.region):
-                state = self._releases.at(use.place.statement, use.place.choice)
-                is_sure = sure.is_wrapper(use.owner, use.region)
-                if not state.is_dead:
-                    where = self._where(use.place.node)
-                    yield ScaleSign(what, where, state.is_certain, state.inside, is_sure)
+            what, state = self._done_with_scale(use), self._releases.at(use.place.statement, use.place.choice)
+            if what and not state.is_dead:
+                is_one = has_wrappers and likely.is_wrapper(use.owner, use.region)
+                yield ScaleSign(
+                    what,
+                    self._where(use.place.node),
+                    state.is_certain,
+                    state.inside,
+                    value_of(use.owner, use.region, self._releases),
+                    is_one,
+                    is_one and sure.is_wrapper(use.owner, use.region),
+                )
 
     def _done_with_scale(self, use: ScaleUse) -> str:
         """Return what a line does that only a program for such objects does; "" if others may do it too."""

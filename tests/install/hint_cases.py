@@ -217,7 +217,6 @@ CASES = {
         EXPERIMENTAL + "class T:\n    def f(self):\n        return self.opt.get_config()['loss_scale']['class_name']\n"
         "t = T()\nt.opt = opt\nt.f()",
         "--keras 2 --legacy-optimizers --as-of 2.3",
-        chosen="--keras 2 --legacy-optimizers",
     ),
     # Wrappers that `compile` has made.
     "compiled_model": Case(COMPILED + "print(float(model.optimizer.loss_scale))", "--keras 2"),

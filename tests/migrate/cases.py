@@ -550,6 +550,31 @@ RELEASES = {
         "print(opt.loss_scale«()→»)\n",
     ),
     "the class is compared": case(f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt) is {KEPT})\n"),
+    "the config of the wrapper that compile makes": as_of_2_3(
+        f"{TF_INSTALL}{MODULE}.set_policy('mixed_float16')\nmodel = make()\nmodel.compile('sgd')\n"
+        "opt = model.optimizer\nprint(opt.get_config()['loss_scale'])\n",
+    ),
+    "no release, and the wrapper that compile makes": case(
+        f"{TF_OLD}p = {MODULE}.Policy('mixed_float16', loss_scale=8)\n{MODULE}.set_policy(p)\ndef build():\n"
+        "    model = make()\n    model.compile('sgd')\n    return model\nnet = build()\n"
+        "print(net.optimizer.get_config()['loss_scale'], net.optimizer.loss_scale«()→»)\n",
+        "loss-scale-objects",
+    ),
+    "a policy without a loss scale": case(
+        f"{TF_OLD}{MODULE}.set_policy({MODULE}.Policy('mixed_float16', loss_scale=None))\nmodel = make()\n"
+        "model.compile('sgd')\nprint(model.optimizer.loss_scale())\n",
+        "loss-scale-calls",
+    ),
+    "an optimizer of the program's own under a policy": case(
+        f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\nclass Own(tf.keras.optimizers.SGD):\n"
+        "    def loss_scale(self):\n        return 3\nmodel = make()\nmodel.compile(Own())\n"
+        "print(model.optimizer.loss_scale())\n",
+        "loss-scale-calls",
+    ),
+    "a gate for TF 1": as_of_2_3(
+        f"{TF_INSTALL}if tf.__version__.startswith('1.'):\n    tf.enable_eager_execution()\n"
+        f"opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.get_config())\n",
+    ),
     "the class is among several": case(
         f"{TF_OLD}opt = {KEPT}(optimizer, 8«→, skip_counts_step=True»)\nprint(type(opt) in (int, {KEPT}))\n",
         as_of="2.4",

@@ -190,6 +190,9 @@ SHARED = (
     EXPERIMENTAL + "s = tf.mixed_precision.experimental.DynamicLossScale()\n"
     "opt = prec.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), s)\n"
 )
+_COMPILED = "m = tf.keras.Sequential()\nm.compile('sgd')\n"
+_SCALE_OF_CONFIG = "m.optimizer.get_config()['loss_scale']"
+_COMPILING = EXPERIMENTAL + "prec.set_policy('mixed_float16')\n" + _COMPILED
 MAKING = TF + "L, SGD = tf.keras.mixed_precision.experimental.LossScaleOptimizer, tf.keras.optimizers.SGD\n"
 AS_OF = [
     (
@@ -240,12 +243,39 @@ AS_OF = [
             "a = b = L(SGD(), 'dynamic')\nb.loss_scale()",
             "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
             "if (o := L(SGD(), 1)): o.loss_scale()",
-            "o = L(SGD(), 1)\nprint(o.get_config()['loss_scale'])",
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
             "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "def show(x, *, o=None): return o.loss_scale()\nprint(show(1, o=L(SGD(), 1)))",
             "s = L(SGD(), 1).loss_scale\ns()",
+        )
+    ),
+    *(
+        (f"of the wrapper that compile makes: {code}", _COMPILING + code, f"{OF_2_8} --as-of 2.3")
+        for code in (
+            "m.optimizer.loss_scale()",
+            "m.optimizer.loss_scale.increment_period",
+            "opt = m.optimizer\nprint(opt.get_config()['loss_scale'])",
+            "class T:\n    def __init__(self):\n        self.net = build()\n        self.net.compile(SGD())\n"
+            f"    def f(self): return self.net.{_SCALE_OF_CONFIG[2:]}\nT()",
+            "def make():\n    n = tf.keras.Sequential()\n    n.compile('sgd')\n    return n\n"
+            f"net = make()\nnet.{_SCALE_OF_CONFIG[2:]}",
+            "class C(tf.keras.callbacks.Callback):\n"
+            f"    def on_epoch_end(self, *a): print(self.model.{_SCALE_OF_CONFIG[2:]})\nC()",
+        )
+    ),
+    *(
+        (f"under a policy with a loss scale: {code}", f"{EXPERIMENTAL}{code}\n{_COMPILED}{_SCALE_OF_CONFIG}", expected)
+        for code, expected in (
+            ("prec.set_policy(prec.Policy('mixed_float16', loss_scale='dynamic'))", f"{OF_2_8} --as-of 2.3"),
+            ("p = prec.Policy('float32', 8)\nprec.set_policy(policy=p)", f"{OF_2_8} --as-of 2.3"),
+            ("set_policy = prec.set_policy\nset_policy('mixed_float16')", f"{OF_2_8} --as-of 2.3"),
+            # Nearly.
+            ("prec.set_policy(prec.Policy('mixed_float16', loss_scale=None))", OF_2_8),
+            ("prec.set_policy('mixed_bfloat16')", OF_2_8),
+            ("prec.set_policy(args.policy)", OF_2_8),
+            ("tf.keras.layers.Dense(1, dtype=prec.Policy('mixed_float16'))", OF_2_8),
+            ("prec.set_policy('mixed_float16')\nif x: tf.keras.mixed_precision.set_global_policy('float32')", OF_2_8),
         )
     ),
     ("by a string", WRAPPED + "getattr(opt, '_loss_scale')()", f"{OF_2_8} --as-of 2.3"),
