@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
@@ -19,7 +17,7 @@ from mpls.program.signs import old_policy
 from mpls.program.uses import Sign, Use, Where
 from mpls.progress import with_progress, wrapped
 
-__all__ = ["describe", "described", "doctor", "text_of"]
+__all__ = ["describe", "described", "text_of"]
 
 WHOLE, GONE, UNREAD = 0, 1, 2
 
@@ -31,32 +29,11 @@ _GRAPH_MODE = ("tf.compat.v1.disable_v2_behavior", "tf.compat.v1.disable_eager_e
 _FEW = 20
 
 
-def doctor(paths: Sequence[str], *, as_json: bool = False, has_all: bool = False) -> tuple[int, str, list[str]]:
-    """Report what programs show that they need to run today. Their source is only read: no code in them runs.
+def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, Any]:
+    """Return what programs show that they need to run today, as a JSON-able dict. No code of them runs.
 
     Args:
         paths: scripts, notebooks and folders of them.
-        as_json: whether to return the result of `describe` as JSON instead of text for people.
-        has_all: whether the text has all programs, also those that need nothing.
-
-    Returns:
-        The exit status, the text, and a list of messages about paths that could not be read; the list is empty with
-        `as_json`, where the text contains them. The status is 0; 1 if a program uses a name that no option brings back;
-        2 if a path does not exist, cannot be read, is not
-        Python 3, or is too large: 1 MB, or 100 MB for a notebook.
-    """
-    description = describe(paths, sys.stderr)
-    if as_json:
-        return description["status"], json.dumps(description, indent=2, allow_nan=False), []
-    unread = [printable(f"{each['path']} {each['reason']}") for each in description["unread"]]
-    return description["status"], text_of(description, has_all=has_all), unread
-
-
-def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, Any]:
-    """Return what programs need as a JSON-able dict.
-
-    Args:
-        paths: as with `doctor`.
         progress: where a progress bar is shown, if it is a terminal; by default nowhere.
 
     Returns:
@@ -67,8 +44,10 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
         nothing mentions; `behind` is the condition that a constant of the program makes false, `"AMP"` after
         `AMP = False`, null if there is none.
 
-        * `status`: the exit status: 0, 1 or 2.
-        * `unread`: paths that could not be read, a list of `{"path": str, "reason": str}`.
+        * `status`: the exit status: 0; 1 if a program uses a name that no option brings back; 2 if a path could not be
+          read.
+        * `unread`: paths that do not exist, cannot be read, are not Python 3, or are too large: 1 MB, or 100 MB for a
+          notebook. A list of `{"path": str, "reason": str}`.
         * `programs`: a list of objects:
 
           * `path`: its main file.
@@ -183,35 +162,20 @@ def _what_is_gone(use: Use, is_graph: bool) -> tuple[str, str] | None:
     if policy:
         otherwise = REMOVED_POLICIES["float32_with_float32_vars"]
         return f"the policy {policy!r}", instead_of_policy(policy, otherwise, is_graph=is_graph)
-    return _removal(use.path)
-
-
-@functools.cache
-def _removal(path: str) -> tuple[str, str] | None:
-    for root, short in (
-        ("tf.compat.v1.", "tf."),
-        ("tf.compat.v2.", "tf."),
-        ("keras.", "tf.keras."),
-        ("tf_keras.", "tf.keras."),
-    ):
-        if path.startswith(root):
-            path = f"{short}{path.removeprefix(root)}"
-            break
     # `tf.contrib` alone does not tell which part the program uses.
-    return None if path == "tf.contrib" else removal_of(path)
+    return None if use.path in ("tf.contrib", "tf.compat.v1.contrib", "tf.compat.v2.contrib") else removal_of(use.path)
 
 
 def _by_line(found: Found, read: Sequence[tuple[Use, Any]]) -> dict[Any, list[dict[str, Any]]]:
     """Return the places of each thing that is used, in the order of the lines; each line once."""
-    certain: dict[tuple[Any, Where], bool] = {}
-    behind: dict[tuple[Any, Where], str | None] = {}
+    by_line: dict[tuple[Any, Where], list[Use]] = {}
     for use, what in read:
-        key = what, use.where
-        certain[key] = certain.get(key, False) or use.is_certain
-        behind[key] = use.behind if key not in behind or behind[key] else None
+        by_line.setdefault((what, use.where), []).append(use)
     places: dict[Any, list[dict[str, Any]]] = {}
-    for what, where in sorted(certain, key=lambda each: each[1]):
-        places.setdefault(what, []).append(_place(found, where, certain[what, where], behind[what, where]))
+    for (what, where), uses in sorted(by_line.items(), key=lambda each: each[0][1]):
+        behind = uses[-1].behind if all(each.behind for each in uses) else None
+        place = _place(found, where, any(each.is_certain for each in uses), behind)
+        places.setdefault(what, []).append(place)
     return places
 
 

@@ -74,14 +74,17 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from mpls.doctor import doctor
+    import json
 
-    status, text, unread = doctor(options.paths, as_json=options.json, has_all=options.all)
+    from mpls.doctor import describe, text_of
+
+    description = describe(options.paths, sys.stderr)
+    text = json.dumps(description, indent=2) if options.json else text_of(description, has_all=options.all)
     if text:
         show(text)
-    for each in unread:
-        _say(f"mpls doctor: {each}")
-    return status
+    for each in () if options.json else description["unread"]:
+        _say(f"mpls doctor: {printable(each['path'])} {printable(each['reason'])}")
+    return int(description["status"])
 
 
 def _plot(options: argparse.Namespace) -> int:

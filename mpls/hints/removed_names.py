@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 _SLIM = "the package tf-slim has {}, as {}"
 _ADDONS = "{} went to the package tensorflow-addons, which has ended too: take {} into the program"
 
@@ -70,12 +72,19 @@ _REMOVED = {
 }
 
 
+# How paths in them may begin else.
+_SPELLINGS = {"tf.compat.v1.": "tf.", "tf.compat.v2.": "tf.", "keras.": "tf.keras.", "tf_keras.": "tf.keras."}
+
+
+@functools.cache
 def removal_of(path: str) -> tuple[str, str] | None:
     """Return the removed prefix of a path, and a text about it; None if no known removal applies.
 
     Args:
         path: a path such as `tf.contrib.slim.conv2d`, whose removed prefix is `tf.contrib.slim`.
     """
+    root = next((each for each in _SPELLINGS if path.startswith(each)), "")
+    path = f"{_SPELLINGS.get(root, '')}{path.removeprefix(root)}"
     parts = path.split(".")
     if parts[:2] == ["tf", "contrib"] and parts[2:3] != ["mixed_precision"]:
         text = _CONTRIB.get(".".join(parts[2:3]), _OTHER_CONTRIB)

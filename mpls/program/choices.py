@@ -25,8 +25,10 @@ _OF_KERAS = tuple(
 )
 
 
-def _flag(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
+def flag_of(option: str, value: object = True) -> str:
+    """Return an option as it is given to `mpls run`."""
+    name = f"--{option.replace('_', '-')}"
+    return name if value is True else f"{name} {value}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class Choice:
     @property
     def flag(self) -> str:
         """The option as it is given to `mpls run`."""
-        name = _flag(self.option)
-        return name if self.value is True else f"{name} {self.value}"
+        return flag_of(self.option, self.value)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Disagreement:
     @property
     def flag(self) -> str:
         """The option as it is given to `mpls run`, without a value."""
-        return _flag(self.option)
+        return flag_of(self.option)
 
 
 @dataclass(frozen=True)

@@ -449,7 +449,8 @@ class ScaleUse(NamedTuple):
     is_only: bool = True
 
 
-_MEMBERS = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"))
+# Members of LossScale objects, of which tensors have none.
+MEMBERS_OF_LOSS_SCALES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_config"))
 
 
 def uses_of_scales(objects: Objects) -> Iterator[ScaleUse]:
@@ -475,8 +476,8 @@ def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
 
 def _members(survey: Survey) -> Iterator[ScaleUse]:
     for chain in survey.chains:
-        for place, name in enumerate(chain.names) if not _MEMBERS.isdisjoint(chain.names) else ():
-            if place > 1 and name in _MEMBERS and chain.names[place - 1] == "loss_scale":
+        for place, name in enumerate(chain.names) if not MEMBERS_OF_LOSS_SCALES.isdisjoint(chain.names) else ():
+            if place > 1 and name in MEMBERS_OF_LOSS_SCALES and chain.names[place - 1] == "loss_scale":
                 part = Member(chain.parts[place], None, chain.region, chain.statement, chain.choice)
                 yield ScaleUse(Taken.MEMBER, chain.parts[place - 2], chain.region, part)
 
