@@ -392,6 +392,20 @@ class Analysis:
             if place and name in NOT_OF_THE_LAST
         )
 
+    @functools.cached_property
+    def asked_for(self) -> list[tuple[ast.Call, str]]:
+        """Calls of `getattr` and `hasattr` that ask for what is gone, with its path."""
+        found = []
+        for call, region in self.survey.probes:
+            name = call.args[1]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                asked = self.meanings.of(call.args[0], region)
+                # A module of the program's own still has what it imports.
+                paths = frozenset(path for path in asked.paths if not path.startswith("@"))
+                members = self.meanings.member(asked._replace(paths=paths), name.value).paths
+                found += [(call, path) for path in sorted(members) if is_gone(path)]
+        return found
+
     def names_of_star(self, node: ast.ImportFrom) -> tuple[str, list[str]]:
         """Return the module of mpls that has all public names of a removed module, and the names; ("", []) if none has.
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from mpls.core.releases import behavior_of
-from mpls.migrate.analysis import Analysis, Kept, Use, is_gone
+from mpls.migrate.analysis import Analysis, Kept, Use
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
 from mpls.names import RELEASES, Name
 from mpls.program.objects import Taken
@@ -180,16 +180,8 @@ def _is_loaded(node: ast.expr) -> bool:
 
 def _has_gates(analysis: Analysis) -> bool:
     """Return whether a file does something else on newer releases, where wrappers would be those of TF 2.3 too."""
-    if any(is_public(row) for use, _ in analysis.uses for row in use.rows):
+    if analysis.asked_for or any(is_public(row) for use, _ in analysis.uses for row in use.rows):
         return True
-    for call, region in analysis.survey.probes:
-        name = call.args[1]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            asked = analysis.meanings.of(call.args[0], region)
-            # What a module of the program's own has does not depend on the release.
-            is_own = any(path.startswith("@") for path in asked.paths)
-            if not is_own and any(map(is_gone, analysis.meanings.member(asked, name.value).paths)):
-                return True
     # Text comparisons say of TF 2.10 and newer releases that they are older than 2.4.
     as_text = {side for each in analysis.survey.comparisons if any(map(_is_text, each)) for side in each}
     return any(

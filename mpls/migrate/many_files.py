@@ -108,7 +108,7 @@ class Reader:
         # Those of standard input, and of a module outside, are not among all.
         facts = self._facts
         if file not in self.collected:
-            facts |= facts_of(text.utf8)._replace(has_wrappers=False)
+            facts = together((facts, facts_of(text.utf8)._replace(has_wrappers=False)))
         analysis = Analysis(text, Neighbours(file, self._top), self, RULES, self.settings, facts)
         if not self._top and self.settings.as_of is not None:
             # A module that is not migrated may call `compile`.

@@ -70,7 +70,10 @@ class _Rewriting:
             else:
                 yield from self._use(use, decision)
         for chain, node, home in self._analysis.spaces:
-            if self._analysis.after(node, chain.region) != {home}:
+            if self._has_comments(node):
+                what = f"{'.'.join(chain.names)} with comments in it is left: write {home}"
+                yield Finding(node, what, rule="experimental-policies")
+            elif self._analysis.after(node, chain.region) != {home}:
                 native = None if home.startswith("mpls.") else written(self._analysis, chain, node, home)
                 yield from self._replaced(chain, node, home, "", ".".join(chain.names), "", native)
         kept = self._analysis.kept
@@ -110,9 +113,10 @@ class _Rewriting:
             yield Finding(use.node, missing, rule=rule.name)
         if is_named and not decision.edits:
             return
-        if use.chain.string is not None and (decision.edits or not self._is_as_read(use.chain, use.node)):
-            what = f"{use.rows[0].path} in an f-string is left: write {decision.path}"
-            yield Finding(use.node, what, rule=rule.name)
+        is_in_string = use.chain.string is not None and (decision.edits or not self._is_as_read(use.chain, use.node))
+        if is_in_string or (not is_named and self._has_comments(use.node)):
+            what = f"{use.rows[0].path} {'in an f-string' if is_in_string else 'with comments in it'} is left"
+            yield Finding(use.node, f"{what}: write {decision.path}", rule=rule.name)
             return
         yield from decision.edits
         if is_named:
@@ -126,18 +130,8 @@ class _Rewriting:
     ) -> Iterator[Edit | Finding]:
         start, end = self._text.span(node)
         spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
-        yield Edit(start, end, self._with_comments(spelled, start, end))
+        yield Edit(start, end, spelled)
         yield Finding(node, f"{path} becomes {spelled}", Outcome.CHANGED, rule or "experimental-policies")
-
-    def _with_comments(self, spelled: str, start: int, end: int) -> str:
-        """Return what is written in place of a name, with the comments in it: it is in parentheses if it has any."""
-        comments = self._text.comments(start, end)
-        if not comments:
-            return spelled
-        line_start, _ = self._text.line_span(self._text.line_of(end))
-        before = self._text.between(line_start, end)
-        between = self._text.newline + before[: len(before) - len(before.lstrip())]
-        return between.join([f"{spelled}  {comments[0]}", *comments[1:], ""])
 
     def _left(self, use: Use) -> Iterator[Finding]:
         """Yield why a use of a removed name is left, where nothing else surely makes it work."""
@@ -150,6 +144,10 @@ class _Rewriting:
             name = use.chain.names[0]
             what = f"{gone[0].path} is left, as {name} may be something else here too: write {gone[0].replacement}"
             yield Finding(use.node, what, rule=rule.name)
+
+    def _has_comments(self, node: ast.expr) -> bool:
+        """Return whether comments are in a name, which would be lost with it."""
+        return bool(self._text.comments(*self._text.span(node)))
 
     def _is_as_read(self, chain: Chain, node: ast.expr) -> bool:
         """Return whether the text has a name where the syntax tree says: it is wrong in f-strings up to Python 3.11."""

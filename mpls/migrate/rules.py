@@ -61,15 +61,11 @@ EXPERIMENTAL_WRAPPER = Rule(
     "experimental-wrapper",
     """The experimental wrapper becomes the public one of mpls, with the same loss scale.
 
-`tf.keras.mixed_precision.experimental.LossScaleOptimizer` took the loss scale as one argument. It was removed in TF
-2.9. Where the value is in the source, the call becomes one of `mpls.keras.LossScaleOptimizer`: `'dynamic'` is
-`dynamic=True`, a number or a `FixedLossScale` is `dynamic=False, initial_scale=…`, and a `DynamicLossScale` gives
-`initial_scale`, `dynamic_growth_steps` and factors for another multiplier. Where it is not, the call goes to
-`mpls.experimental.LossScaleOptimizer`, which takes it as it is. So do base classes, and what passes the class on.
-`isinstance` and annotations get the public class, which the experimental one of mpls derives from. Where the class, or
-the module that has it, is a value that may get to another test, as in `type(opt) is C`, in a tuple, or as an argument,
-all wrappers of the file are made by `mpls.experimental.LossScaleOptimizer`. If the file makes none,
-or other files make some too, this is reported.
+`tf.keras.mixed_precision.experimental.LossScaleOptimizer` was removed in TF 2.9. If the source shows the loss scale,
+the call becomes one of `mpls.keras.LossScaleOptimizer`. Else it becomes one of `mpls.experimental.LossScaleOptimizer`,
+which takes the loss scale as it is; so do base classes. `isinstance` and annotations get the public class, from which
+the experimental one derives. If the class itself is a value, all wrappers of the file are made by
+`mpls.experimental.LossScaleOptimizer`. If the file makes none, or other files make some too, this is reported.
 """,
     owns=is_experimental,
     replace=replace_wrapper,
@@ -90,10 +86,8 @@ EXPERIMENTAL_POLICIES = Rule(
     """Policies with a loss scale, and the functions for them, come from mpls.experimental.
 
 `Policy`, `set_policy`, `global_policy` and `get_layer_policy` of `tf.keras.mixed_precision.experimental` were removed
-in TF 2.9. Those of `mpls.experimental` take the same arguments, `loss_scale` among them, and `compile` wraps the
-optimizer as it did. Private modules with these names and with `policy_scope`, `get`, `serialize` and the like are
-replaced too. Public names of policies, such as `tf.keras.mixed_precision.set_global_policy`, stay: they mean today what
-they have always meant.
+in TF 2.9. Those of `mpls.experimental` take the same arguments, and `compile` wraps the optimizer as it did. Public
+names such as `tf.keras.mixed_precision.set_global_policy` stay, because they mean the same today.
 """,
     owns=_is_policy,
 )
@@ -114,9 +108,8 @@ LOSS_SCALE_CLASSES = Rule(
     "loss-scale-classes",
     """`LossScale`, `FixedLossScale` and `DynamicLossScale` come from mpls.
 
-They were removed from `tf.train.experimental` and `tf.mixed_precision.experimental` in TF 2.9, and are still in
-`tf.compat.v1`, with their defects. The classes of mpls have the same arguments, methods and private members, for
-subclasses too, and every wrapper of mpls takes them; so does TensorFlow's own in `tf.compat.v1`.
+They were removed in TF 2.9, except from `tf.compat.v1`, where they have defects. Those of mpls have the same arguments,
+methods and private members. Every wrapper of mpls takes them, and so does TensorFlow's own in `tf.compat.v1`.
 """,
     owns=is_scale_class,
     look=_own_scale_classes,
@@ -175,16 +168,11 @@ LOSS_SCALE_CALLS = Rule(
     "loss-scale-calls",
     """`opt.loss_scale()` becomes `opt.loss_scale`.
 
-Up to TF 2.3, the attribute of the experimental wrapper was a `LossScale` object, and calling it gave the scale; since
-TF 2.4 it is the scale itself, a tensor, and so it is in mpls. Only objects that are wrappers of Keras are changed:
-variables and attributes that are assigned nothing else, what a function of the file returns, `self` in a class that
-derives from a wrapper, what `isinstance` takes with the class of a wrapper, what `get_scaled_loss` or
-`get_unscaled_gradients` is called on, parameters of the file's own functions that get such objects only, and
-`model.optimizer` after `model.compile` with such an object. If a class of any file that is migrated has a method
-`loss_scale`, attributes, parameters and variables of modules may be its objects, and are left. What is
-left is reported; so are `scale()` after `scale = opt.loss_scale`, `getattr(opt, "loss_scale")()`, and `update` and
-`get_config` of `opt.loss_scale`. A loss scale that is returned or passed to a function is not followed. Where
-`mpls.install(as_of=…)` with a release up to 2.3 is called, the attribute is an object, and all stays.
+Up to TF 2.3, the attribute of a wrapper was an object, which programs called. Since TF 2.4 it is the scale itself, a
+tensor. Only objects that certainly are wrappers are changed: by what a variable, an attribute or a parameter gets, by
+`isinstance`, by calls of `get_scaled_loss`, or as the optimizer that `compile` gets or wraps. If a class of any file
+that is migrated has a method `loss_scale`, attributes, parameters and variables of modules may be its objects, and
+stay. What stays is reported. A loss scale that is returned or passed to a function is not followed.
 """,
     look=_calls_of_scales,
 )
@@ -203,15 +191,11 @@ LOSS_SCALE_OBJECTS = Rule(
     RULE_NAME,
     """With `--as-of 2.3` or older, a program that needs wrappers with `LossScale` objects gets `mpls.install(as_of=…)`.
 
-Up to TF 2.3 a wrapper kept the object that it was given, of any class; its attribute `loss_scale` was that object, and
-its config had it. Today the attribute is a tensor. A program that has the object in a variable, reads it and does not
-call it at once, derives a class from `LossScale` or from the wrapper, or asks for the class or config of the wrapper,
-is given what it had: wrappers go to `mpls.experimental.LossScaleOptimizer` with the arguments that they have,
-`opt.loss_scale()` stays, and behind the imports `mpls.install` is called with the release. Left as without this rule
-are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own which
-make wrappers and have no such need. Without `--as-of`, what only such a wrapper has is reported: a loss scale that the
-program uses elsewhere while it calls `opt.loss_scale()`, the class or identity of `opt.loss_scale`,
-`opt.get_config()["loss_scale"]`, and `opt._loss_scale = …`.
+Such a program has the object in a variable, reads it without a call, derives a class from `LossScale` or from the
+wrapper, or asks for the class or config of the wrapper. Its wrappers are made by `mpls.experimental.LossScaleOptimizer`
+with the arguments that they have, and `opt.loss_scale()` stays. Left as without this rule are programs that ask for the
+release, that use the wrapper of TF 2.4 too, or that import modules of their own which make wrappers and have no such
+need. Without `--as-of`, what only a wrapper up to TF 2.3 has is reported.
 """,
     look=_kept,
 )
@@ -252,12 +236,10 @@ GRAPH_MODE = Rule(
     "graph-mode",
     """The wrapper of graph mode and the graph rewrite come from mpls.v1.
 
-`MixedPrecisionLossScaleOptimizer` and `enable_mixed_precision_graph_rewrite` were removed from `tf.train.experimental`;
-those in `tf.compat.v1` are still there, with their defects, and refuse optimizers of Keras. Those of `mpls.v1` take the
-same arguments, and optimizers of both Kerases. The functions register under the same flag and option of TensorFlow.
-A program that asks for the names in a checkpoint, as by `tf.train.list_variables`, gets those in `tf.compat.v1`, since
-Savers write some variables under a second name if the wrapper is that of mpls. `initialized_value()` of variables,
-which TensorFlow has no more, is reported.
+`MixedPrecisionLossScaleOptimizer` and `enable_mixed_precision_graph_rewrite` were removed from `tf.train.experimental`.
+Those in `tf.compat.v1` have defects, and refuse optimizers of Keras. A program that asks for the names in a checkpoint
+gets those in `tf.compat.v1`, because Savers write some variables under a second name with the wrapper of mpls. Calls of
+`initialized_value()`, which TensorFlow's variables no longer have, are reported.
 """,
     owns=_is_of_graphs,
     look=_names_in_checkpoints,
@@ -290,11 +272,10 @@ PUBLIC_WRAPPER = Rule(
     "public-wrapper",
     """The public wrapper of TF 2.4 to 2.15 becomes that of mpls.
 
-`tf.keras.mixed_precision.LossScaleOptimizer` is another class since Keras 3, without `get_scaled_loss`, `loss_scale` or
-fixed scales. `mpls.keras.LossScaleOptimizer` has the arguments and members of the old one, over the optimizers of both
-Kerases, and those of Keras 3. `tf_keras.mixed_precision.LossScaleOptimizer` and `keras.optimizers.LossScaleOptimizer`
-stay: they are names of today, and whoever writes them means these classes. A policy under which `compile` makes the
-wrapper, of that other class, is reported if the program needs what that class lacks.
+Since Keras 3, `tf.keras.mixed_precision.LossScaleOptimizer` is another class, without `get_scaled_loss`, `loss_scale`
+or fixed scales. `mpls.keras.LossScaleOptimizer` has what the old class had. Names of today stay, such as
+`keras.optimizers.LossScaleOptimizer`. A policy under which `compile` makes the wrapper is reported if the program needs
+what the class of Keras 3 lacks.
 """,
     owns=is_public,
     replace=replace_wrapper,
@@ -330,9 +311,9 @@ STAR_IMPORTS = Rule(
     STAR_RULE,
     """Imports of all names of a removed module become imports of its names.
 
-`from tensorflow.keras.mixed_precision.experimental import *` fails today. It becomes `from mpls.experimental import
-LossScaleOptimizer, Policy, …`, with each public name that the module had, so that other files which import all names of
-this one find them too. Those of modules of which mpls has a part only, and of private modules, are reported.
+`from tensorflow.keras.mixed_precision.experimental import *` becomes `from mpls.experimental import
+LossScaleOptimizer, Policy, …`, with each public name that the module had. Imports of private modules, and of modules of
+which mpls has a part only, are reported.
 """,
     look=_stars,
 )
@@ -345,23 +326,15 @@ def _strings(analysis: Analysis) -> Found:
     for node in analysis.survey.strings:
         for path in filter(None, map(_path_of, _DOTTED.findall(str(node.value)))):
             yield Finding(node, f"names {path} in a string: {_advice(path)}")
-    for call, region in analysis.survey.probes:
-        name = call.args[1]
-        if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or not isinstance(call.func, ast.Name):
-            continue
-        asked = analysis.meanings.of(call.args[0], region)
-        # A module of the program's own still has what it imports.
-        others = asked._replace(paths=frozenset(path for path in asked.paths if not path.startswith("@")))
-        for path in sorted(analysis.meanings.member(others, name.value).paths):
-            if is_gone(path):
-                what = f"{call.func.id} asks for {path}, which is gone"
-                if call.func.id == "hasattr":
-                    yield Finding(call, f"{what}: it is False today, and the other branch runs", Outcome.NOTED)
-                else:
-                    yield Finding(call, f"{what}: {_advice(path)}")
+    for call, path in analysis.asked_for:
+        function = analysis.text.source(call.func)
+        what = f"{function} asks for {path}, which is gone"
+        if function == "hasattr":
+            yield Finding(call, f"{what}: it is False today, and the other branch runs", Outcome.NOTED)
+        else:
+            yield Finding(call, f"{what}: {_advice(path)}")
 
 
-_RUN = re.compile(r"""\s*(?:%run|!.*\bpython[\d.]*)\s(?:[^#;&|]*?[\s"'])?([^\s"'-][^\s"']*\.(?:py|ipynb))(?![\w.])""")
 _INSTALLS = re.compile(r"\s*[!%].*\binstall\b")
 _CHOOSES_TF_1 = re.compile(r"\s*%tensorflow_version\s+1")
 # The oldest release of TensorFlow that mpls runs on.
@@ -371,14 +344,12 @@ _OLDEST = (2, 16)
 def names_in_notebook(line: str) -> Iterator[str]:
     """Yield what to say of a line of a notebook that is not read as Python: a magic, a shell command.
 
-    These are historical names in it, programs that it runs, and releases that it installs.
+    These are historical names in it, and releases that it installs.
     """
     imported = [".".join(match) for match in _FROM.findall(line)]
     for path in filter(None, map(_path_of, dict.fromkeys([*imported, *_DOTTED.findall(line)]))):
         yield f"names {path} in a line that is not read as Python: {_advice(path)}"
-    ran, pin = _RUN.match(line), pin_in(line) if _INSTALLS.match(line) else None
-    if ran is not None:
-        yield f"runs {ran[1]}, which is rewritten if it is given to mpls migrate too"
+    pin = pin_in(line) if _INSTALLS.match(line) else None
     chosen = "chooses TensorFlow 1" if _CHOOSES_TF_1.match(line) else ""
     if pin is not None and pin[0][1] < _OLDEST:
         chosen = f"installs {pin[1]}"
@@ -407,10 +378,9 @@ NAMES_IN_STRINGS = Rule(
     "names-in-strings",
     """Historical names in strings, in `getattr` and in `hasattr` are reported, and those in magics of notebooks.
 
-They are never changed: what becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is
-False today, and the branch for newer releases runs. In a notebook, they are reported too where the code is not read:
-in magics, shell commands, and cells that another process runs or that are written to a file. So are magics and shell
-commands that run another program of the user's, as `%run train.py`, or install a release that mpls does not run on.
+What becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is False today, and the
+branch for newer releases runs. In notebooks, names are reported too in magics, shell commands, and cells that another
+process runs or that are written to a file. So are commands that install a release that mpls does not run on.
 """,
     look=_strings,
 )
@@ -565,9 +535,8 @@ UNKNOWN_MODULES = Rule(
     "unknown-modules",
     """Historical names of what may be TensorFlow or something else are reported.
 
-They are never changed. Such are names read from what a call returned, as `importlib.import_module("tensorflow")` or
-`__import__`, from a parameter, or from a name that may be something else too; and `tf.contrib` as a whole, of which
-mpls has a part only.
+Such are names read from what a call returned, as `importlib.import_module("tensorflow")`, from a parameter, or from a
+name that may be something else too; and `tf.contrib` as a whole, of which mpls has a part only.
 """,
     look=_unknown_modules,
 )

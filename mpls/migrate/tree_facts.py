@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import zlib
 from collections.abc import Iterable
@@ -43,9 +45,6 @@ class Facts(NamedTuple):
     reads_compiled: bool = False
     compiles: bool = False
 
-    def __or__(self, other: Facts) -> Facts:
-        return together((self, other))
-
 
 NO_FACTS = Facts()
 
@@ -68,12 +67,4 @@ def facts_of(content: bytes) -> Facts:
 
 def together(facts: Iterable[Facts]) -> Facts:
     """Return what several files say."""
-    every = [*facts]
-    return Facts(
-        frozenset().union(*(each.passed_on for each in every)),
-        any(each.has_own_members for each in every),
-        any(each.has_wrappers for each in every),
-        frozenset().union(*(each.makers for each in every)),
-        any(each.reads_compiled for each in every),
-        any(each.compiles for each in every),
-    )
+    return Facts(*(functools.reduce(operator.or_, each) for each in zip(NO_FACTS, *facts, strict=True)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mpls.core.releases import behavior_of
@@ -194,20 +193,12 @@ def argument_span(call: ast.Call, argument: ast.expr | ast.keyword, text: Source
 
 # The value of a loss scale, as the source tells it.
 
-_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 _NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
 IN_VARIABLE = "is an object that the program may use elsewhere"
 _KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='{}') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of {{}} keeps another, or {_MULTIPLIER}"
 _FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
-# Variables that are assigned other variables are followed this deep.
-_DEPTH = 5
 
 
 @dataclass(frozen=True)
@@ -231,42 +222,23 @@ def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str |
         region: the scope that it is in.
         analysis: the file.
     """
-    return _settings(node, region, analysis, analysis.text.source(node), 0)
-
-
-def _settings(node: ast.expr, region: Region, analysis: Analysis, source: str, depth: int) -> str | Unknown:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return (
             "dynamic=True" if node.value == "dynamic" else Unknown("is not a loss scale", "pass 'dynamic' or a number")
         )
     number = _number(node)
     if number is not None:
-        return _fixed(number, source)
-    if isinstance(node, ast.Name) and depth < _DEPTH:
-        return _of_variable(node, region, analysis, depth)
-    if isinstance(node, ast.Call) and depth == 0:
+        return _fixed(number, analysis.text.source(node))
+    if isinstance(node, ast.Call):
         return _of_object(node, region, analysis)
-    return Unknown("is only known when the program runs")
-
-
-def _of_variable(node: ast.Name, region: Region, analysis: Analysis, depth: int) -> str | Unknown:
-    bound = region.only(node.id)
-    value = None if bound is None else bound.value
-    if bound is None or not isinstance(value, ast.expr):
+    bound = region.only(node.id) if isinstance(node, ast.Name) else None
+    if bound is None or not isinstance(bound.value, ast.Call):
         return Unknown("is only known when the program runs")
-    if isinstance(value, ast.Call):
-        if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
-            advice = _KEPT.format(analysis.release_with_objects)
-        else:
-            settings = _of_object(value, bound.region, analysis)
-            is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
-            advice = _REFUSED.format(analysis.release_with_objects) if is_refused else ""
-        return Unknown(IN_VARIABLE, advice)
-    if region.holder(node.id) is analysis.survey.module:
-        # Other code may set a variable of the module.
-        return Unknown("may change when the program runs")
-    # A number keeps its name; the word 'dynamic' is not a number.
-    return _settings(value, bound.region, analysis, node.id, depth + 1)
+    if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
+        return Unknown(IN_VARIABLE, _KEPT.format(analysis.release_with_objects))
+    settings = _of_object(bound.value, bound.region, analysis)
+    is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings
+    return Unknown(IN_VARIABLE, _REFUSED.format(analysis.release_with_objects) if is_refused else "")
 
 
 def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unknown:
@@ -327,22 +299,17 @@ def _fixed(number: float, source: str) -> str | Unknown:
 
 
 def _number(node: ast.expr) -> float | None:
-    """Return the value of a number, or of a calculation with numbers."""
+    """Return the value of a number, or of a power such as `2 ** 15` or `1 << 15`."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
-    if not isinstance(node, ast.BinOp):
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Pow | ast.LShift):
         return None
     left, right = _number(node.left), _number(node.right)
-    if left is None or right is None:
+    # Larger ones are no scale, and take long.
+    if left is None or right is None or abs(left) > 1024 or right not in range(65):
         return None
-    if isinstance(node.op, ast.Pow | ast.LShift):
-        # Larger ones are no scale, and take long.
-        is_small = abs(left) <= 1024 and 0 <= right <= 64 and isinstance(right, int)
-        return None if not is_small else left**right if isinstance(node.op, ast.Pow) else left * 2.0**right
-    try:
-        return _OPERATORS[type(node.op)](left, right) if type(node.op) in _OPERATORS else None
-    except (ArithmeticError, ValueError):
-        return None
+    power: float = left**right if isinstance(node.op, ast.Pow) else left * 2.0**right
+    return power
 
 
 # What a program does with the class of the experimental wrapper itself, beside calling it.
@@ -473,9 +440,7 @@ _CLASS = "LossScaleOptimizer"
 
 
 def _is_value(node: ast.expr, chain: Chain, asked: set[ast.expr]) -> bool:
-    """Return whether an expression is where its value is not followed.
-
-    Followed are names that it is assigned, alone or with others; and nothing follows from a condition.
+    """Return whether an expression is where its value is not followed, as it is where a name alone gets it.
 
     Args:
         node: the expression, a class or a module.
@@ -484,26 +449,10 @@ def _is_value(node: ast.expr, chain: Chain, asked: set[ast.expr]) -> bool:
     """
     if node is not chain.node:
         return chain.names[chain.parts.index(node) + 1] in _TESTS
-    inner, choice, is_followed = node, chain.choice, not chain.region.is_class
-    while choice is not None and choice.part is inner and not isinstance(choice.node, ast.Call):
-        outer = choice.node
-        is_and = isinstance(outer, ast.BoolOp) and isinstance(outer.op, ast.And)
-        # The class and the module are true.
-        last = outer.values[-1] if isinstance(outer, ast.BoolOp) else inner
-        if inner is getattr(outer, "test", None) or (is_and and inner is not last):
-            return False
-        # What `and` returns is not followed; nor are attributes of classes, which are read through their objects.
-        is_followed = is_followed and not is_and
-        inner, choice = outer, choice.outer
     statement = chain.statement.node
-    if inner in asked or getattr(statement, "test", None) is inner:
+    if node in asked or getattr(statement, "test", None) is node:
         return False
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return True
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    values: Sequence[ast.expr | None] = [statement.value]
-    whole = [statement.value, *targets]
-    elements = [each.elts for each in whole if isinstance(each, ast.Tuple | ast.List)]
-    if len(elements) == len(whole) and len({*map(len, elements)}) == 1:
-        values, targets = elements[0], [each for one in elements[1:] for each in one]
-    return not (is_followed and inner in values and all(isinstance(each, ast.Name) for each in targets))
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    is_alone = getattr(statement, "value", None) is node and all(isinstance(each, ast.Name) for each in targets)
+    # Attributes of classes are read through their objects.
+    return chain.region.is_class or not is_alone

@@ -202,13 +202,6 @@ def test_misuse(folder: pathlib.Path, capsys: pytest.CaptureFixture[str], argume
     assert message in err
 
 
-@pytest.mark.parametrize("arguments", [["--as-of", "3.0"], ["--jobs", "0"], ["--to", "numpy"], ["--report", "xml"]])
-def test_values_that_options_do_not_take(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["migrate", "old.py", *arguments])
-    assert arguments[0] in capsys.readouterr().err
-
-
 def test_only_and_skip(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "old.py", "--check", "--skip", "experimental-wrapper")[0] == 0
     assert run(capsys, "old.py", "--check", "--only", "contrib, experimental-wrapper")[0] == 1
@@ -464,16 +457,6 @@ def test_no_framework_is_loaded_and_nothing_of_the_program_runs(folder: pathlib.
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == "[]\n"
     assert not (folder / "ran").exists()
-
-
-def test_a_reader_that_stops_reading(folder: pathlib.Path) -> None:
-    (folder / "old.py").write_text(OLD * 5000)
-    done = subprocess.run(
-        f"{sys.executable} -m mpls migrate . | head -1", shell=True, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "--- ./old.py\n"
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
 
 
 def test_the_hook_of_pre_commit_is_a_command(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
