@@ -202,7 +202,7 @@ class NotebookText:
 
     def __init__(self, content: bytes) -> None:
         try:
-            self._cells = notebook(content, has_apart=False)
+            self._cells = notebook(content)
             self._bom = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""
             self._json = content.decode("utf-8-sig")
             tokens = _TOKEN.finditer(self._json)

@@ -16,12 +16,8 @@ MAX_NOTEBOOK_BYTES = 100_000_000
 
 _MAGIC = re.compile(r"(\s*)(?:%{1,2}[A-Za-z]|!|\?|[\w.]+\?{1,2}\s*$)")
 _ASSIGNED = re.compile(r"(\s*[\w., ]+=\s*)(?:%[A-Za-z]|!)")
-# Line magics that run the rest of the line, after their options, as Python.
-_RUNS = re.compile(r"%(time|timeit|prun)(?:\s+(?:-[nrp]\s*\d+|-[lsTD]\s*\S+|--?[A-Za-z][\w-]*))*\s+([^\s-].*)$")
 # Cell magics that run the rest of the cell as Python.
 _AROUND_PYTHON = re.compile(r"%%(?:time|timeit|capture|prun)\b")
-# Those that run it in a process of its own, which knows nothing of the other cells.
-_APART = re.compile(r"%%(?:python3?|pypy)\b")
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Notebook:
     """The code of a notebook.
 
     Attributes:
-        text: the code cells, with no-ops in place of shell commands and magics, or the code that a line magic runs.
+        text: the code cells, with no-ops in place of shell commands and magics.
         starts: the line of the text on which each code cell starts.
         unread: the numbers of cells that are still not Python, with the reasons; the text has blank lines for them.
     """
@@ -44,13 +40,11 @@ class Notebook:
         return cell, line - self.starts[cell - 1] + 1
 
 
-def notebook(content: bytes, *, has_apart: bool = True) -> Notebook:
+def notebook(content: bytes) -> Notebook:
     """Read a notebook, of any version of the format.
 
     Args:
         content: the bytes of the file.
-        has_apart: whether cells are read, too, that run in a process of their own, as those with `%%python3`, and the
-            code in line magics, as in `%time f()`.
 
     Raises:
         ValueError: it is not a notebook, or not one in Python; the message says why.
@@ -65,7 +59,7 @@ def notebook(content: bytes, *, has_apart: bool = True) -> Notebook:
         raise ValueError(f"is a notebook in {printable(language)}")
     texts, starts, unread, line = [], [], [], 1
     for number, cell in enumerate(cells, 1):
-        text, reason = _python(cell, has_apart)
+        text, reason = _python(cell)
         if reason is not None:
             unread.append((number, reason))
         texts.append(text)
@@ -102,7 +96,7 @@ def _language_of(whole: dict[str, Any]) -> str:
     return "python"
 
 
-def _python(cell: str, has_apart: bool) -> tuple[str, str | None]:
+def _python(cell: str) -> tuple[str, str | None]:
     """Return a cell as Python with the same number of lines, and None; blank lines and the reason if it is not Python.
 
     Cells that a cell magic hands to something else than Python become blank lines without a reason.
@@ -111,10 +105,9 @@ def _python(cell: str, has_apart: bool) -> tuple[str, str | None]:
         return cell, None
     nothing = "\n" * cell.count("\n")
     first = next((line for line in cell.split("\n") if line.strip() and not line.startswith("#")), "")
-    is_python = _AROUND_PYTHON.match(first) or (has_apart and _APART.match(first))
-    if first.startswith("%%") and not is_python:
+    if first.startswith("%%") and not _AROUND_PYTHON.match(first):
         return nothing, None
-    text = _without_magics(cell, has_apart)
+    text = _without_magics(cell)
     reason = _why_broken(text)
     return (text, None) if reason is None else (nothing, reason)
 
@@ -127,32 +120,18 @@ def _why_broken(text: str) -> str | None:
     return None
 
 
-def _without_magics(cell: str, has_code: bool) -> str:
+def _without_magics(cell: str) -> str:
     lines, goes_on = [], False
     for line in cell.split("\n"):
         magic, assigned = _MAGIC.match(line), _ASSIGNED.match(line)
         is_magic = goes_on or magic is not None or assigned is not None
-        found = magic or assigned
-        code, is_result = _code_in(line[found.end(1) :]) if has_code and found is not None else ("", False)
         if goes_on:
             lines.append("")
         elif magic is not None:
-            lines.append(f"{magic[1]}{code or 'pass'}")
+            lines.append(f"{magic[1]}pass")
         elif assigned is not None:
-            lines.append(assigned[1] + (code if is_result else f"None; {code}" if code else "None"))
+            lines.append(f"{assigned[1]}None")
         else:
             lines.append(line)
         goes_on = is_magic and line.endswith("\\")
     return "\n".join(lines)
-
-
-def _code_in(magic: str) -> tuple[str, bool]:
-    """Return the code that a line magic runs, "" for none, and whether the magic returns its value."""
-    found = _RUNS.match(magic)
-    if found is None or _why_broken(found[2]) is not None:
-        return "", False
-    is_expression = _why_broken(f"({found[2]}\n)") is None
-    if found[1] == "timeit" and not is_expression:
-        # It is in a function of its own: what it assigns is lost.
-        return "", False
-    return found[2], found[1] == "time" and is_expression

@@ -129,8 +129,6 @@ class Tree:
         # Surveys of the files that were asked for last; the first is the oldest.
         self._surveys: dict[str, tuple[Survey, int]] = {}
         self._absent: set[tuple[str, str]] = set()
-        # Names that files set on objects other than `self`.
-        self.names_set: set[str] = set()
         self.linked: weakref.WeakSet[_Linked] = weakref.WeakSet()
         self.shared: _Linked = _Linked(self, {}, {}, None)
 
@@ -170,7 +168,6 @@ class Tree:
         file.imported = list(_imported(survey))
         file.added = folders_added(tree, file.key)
         file.does_something = _does_something(tree)
-        self.names_set |= survey.names_set
         words = Counter(_WORDS.findall(content))
         file.words = frozenset(words)
         file.has_lookups = not _LOOKUPS.isdisjoint(file.words) or _LOOKUP.search(content) is not None
@@ -395,19 +392,6 @@ class _Linked:
     def is_answer(self, file: str, name: str) -> bool:
         """Return whether a name at the top of a file holds or returns the result of a test for the release."""
         found: bool = self._ask("is_answer", file, name, False, lambda its: its.is_answer(name, its.survey.module))
-        return found
-
-    def is_set(self, name: str) -> bool:
-        """Return whether a file that was read sets an attribute of this name on something else than `self`."""
-        return name in self._tree.names_set
-
-    def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
-        """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""
-
-        def ask(its: Releases) -> ast.Constant | None:
-            return None if self.is_set(names[-1]) else its.constant(names)
-
-        found: ast.Constant | None = self._ask("constant", file, names, None, ask)
         return found
 
     def submodule(self, file: str, name: str) -> str | None:

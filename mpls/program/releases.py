@@ -59,8 +59,6 @@ _OF_CONSTANTS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     **COMPARISONS,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
-    ast.In: lambda value, values: value in values,
-    ast.NotIn: lambda value, values: value not in values,
 }
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
@@ -76,12 +74,6 @@ class Gates(Others, Protocol):
 
     def is_answer(self, file: str, name: str) -> bool:
         """Return whether a name at the top of a file holds or returns the result of a test for the release."""
-
-    def is_set(self, name: str) -> bool:
-        """Return whether a file sets an attribute of this name on something else than `self`."""
-
-    def constant(self, file: str, names: tuple[str, ...]) -> ast.Constant | None:
-        """Return the constant that a name at the top of a file has, or a class of that name; None if it may change."""
 
 
 class State(NamedTuple):
@@ -376,56 +368,17 @@ class Releases(Meanings):
             return node
         if depth == _DEPTH:
             return None
-        if isinstance(node, ast.Name | ast.Attribute):
-            names = plain_chain(node)
-            return self._constant(names, region, depth) if names else None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool":
-            result = self.result_of(node.args[0], region, depth + 1) if len(node.args) == 1 else None
-            return None if result is None else ast.Constant(result)
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            return self._compared(node, region, depth)
-        return None
-
-    def constant(self, names: tuple[str, ...]) -> ast.Constant | None:
-        """Return the constant that a name at the top of the file always has, or a class of that name."""
-        bound = self.survey.module.only(names[0])
-        is_always = bound is None or bound.statement.parent is None
-        return self._constant(names, self.survey.module, 0) if is_always else None
-
-    def _constant(self, names: tuple[str, ...], region: Region, depth: int) -> ast.Constant | None:
-        """Return the constant that `AMP`, `Config.AMP` or `config.AMP` is."""
-        bound, rest = region.only(names[0]), names[1:]
-        value = None if bound is None else bound.value
-        if bound is not None and isinstance(value, ast.expr):
-            return None if rest else self._value(value, bound.region, depth + 1)
-        if isinstance(value, ast.ClassDef):
-            inner = self.survey.classes[value]
-            is_steady = bool(rest) and rest[0] in inner.names and not self._gates.is_set(rest[-1])
-            return self._constant(rest, inner, depth + 1) if is_steady else None
-        holders = [(self.module_of(each), names) for each in self.survey.stars] if not region.find(names[0]) else []
-        if isinstance(value, ast.alias):
-            base = self.base_of(value)
-            holders += [] if base is None else [(base.paths, (value.name, *rest))]
-            paths = self.name(names[0], region).paths
-            for place in range(len(rest)):
-                holders.append((paths, rest[place:]))
-                paths = self.member(Meaning(paths, True), rest[place]).paths
-        files = [(path[1:], each) for paths, each in holders for path in paths if path.startswith("@")]
-        found = [self._gates.constant(file, each) for file, each in files]
-        return next((each for each in found if each is not None), None)
-
-    def _compared(self, node: ast.Compare, region: Region, depth: int) -> ast.Constant | None:
-        (right,) = node.comparators
-        left, compare = self._value(node.left, region, depth + 1), _OF_CONSTANTS.get(type(node.ops[0]))
-        elements = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) else None
-        if (elements is not None) is not isinstance(node.ops[0], ast.In | ast.NotIn):
+        bound = region.only(node.id) if isinstance(node, ast.Name) else None
+        if bound is not None and isinstance(bound.value, ast.expr):
+            return self._value(bound.value, bound.region, depth + 1)
+        if not isinstance(node, ast.Compare) or len(node.ops) > 1:
             return None
-        values = [self._value(each, region, depth + 1) for each in ([right] if elements is None else elements)]
-        if left is None or compare is None or None in values:
+        left, right = (self._value(each, region, depth + 1) for each in (node.left, *node.comparators))
+        compare = _OF_CONSTANTS.get(type(node.ops[0]))
+        if left is None or right is None or compare is None:
             return None
-        others = [each.value for each in values if each is not None]
         try:
-            return ast.Constant(compare(left.value, others[0] if elements is None else others))
+            return ast.Constant(compare(left.value, right.value))
         except TypeError:
             return None
 
@@ -436,7 +389,7 @@ class Releases(Meanings):
         """
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, is_true = test.operand, not is_true
-        names = [node for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)]
+        names = [node for node in ast.walk(test) if isinstance(node, ast.Name)]
         if all(self._value(each, region) is None for each in names):
             return ""
         condition = f"{'or' if has_other else 'if'} {'' if is_true else 'not '}{ast.unparse(test)}"

@@ -17,8 +17,6 @@ from mpls.program.tables import MEMBERS
 _READ = frozenset(("loss_scale", "get_config", *SCALING_METHODS))
 # Functions that read an attribute by its name.
 _READERS = ("getattr", "__getattribute__")
-# Functions that set an attribute by its name: `setattr`, `monkeypatch.setattr`, `mock.patch` and `mock.patch.object`.
-_SETTERS = ("setattr", "patch", "object")
 _LITERALS = (ast.List, ast.Tuple)
 # Kinds of nodes that questions ask for.
 _NOTED = frozenset((ast.Assert, ast.Compare, ast.Dict, ast.Subscript, ast.UnaryOp))
@@ -318,7 +316,6 @@ class Survey:
     def __init__(self, tree: ast.Module, *, may_be_cut: bool = False) -> None:
         self._regions: list[Region] = []
         self._with_value: set[str] = set()
-        self._attributes_set: set[str] = set()
         self.module: Region = self._new_region(None)
         self.bound: set[str] = set()
         self.imports: list[Located] = []
@@ -346,13 +343,6 @@ class Survey:
             if not may_be_cut:
                 raise
             self.is_cut = True
-
-    @property
-    def names_set(self) -> set[str]:
-        """The attributes that are set on objects other than `self`, also by `setattr` and by patches of tests."""
-        calls = [each.call for name in _SETTERS for each in self.called.get(name, ()) if each.call is not None]
-        given = [each.value for call in calls for each in call.args if isinstance(each, ast.Constant)]
-        return self._attributes_set | {each.rpartition(".")[2] for each in given if isinstance(each, str)}
 
     @functools.cached_property
     def followed(self) -> list[Chain]:
@@ -574,8 +564,8 @@ class Survey:
         if isinstance(target, ast.Name):
             self._bind(target.id, value)
             self._note_assigned(target, value)
-        elif isinstance(target, ast.Tuple | ast.List):
-            values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        elif isinstance(target, _LITERALS):
+            values = value.elts if isinstance(value, _LITERALS) else []
             is_plain = len(values) == len(target.elts) and not any(
                 isinstance(each, ast.Starred) for each in (*values, *target.elts)
             )
@@ -586,8 +576,6 @@ class Survey:
         else:
             if isinstance(target, ast.Attribute):
                 self._bind_attribute(target, value)
-                if getattr(target.value, "id", "") not in ("self", "cls"):
-                    self._attributes_set.add(target.attr)
             self._note_assigned(target, value)
             self._visit(target)
 
@@ -616,6 +604,10 @@ class Survey:
             self._in_role(node.slice, role)
         else:
             self._visit(node)
+
+    def _name(self, node: ast.Name) -> None:
+        names = (node.id,)
+        self.chains.append(Chain(node, names, self._region, Role.VALUE, None, self._here, self._string, self._choice))
 
     def _chain(self, node: ast.Name | ast.Attribute, role: Role = Role.VALUE, call: ast.Call | None = None) -> None:
         names = plain_chain(node)
@@ -755,7 +747,7 @@ _HANDLERS: dict[type, Callable[[Survey, Any], None]] = {
     ast.MatchClass: Survey._case,
     ast.MatchMapping: Survey._captured,
     ast.MatchStar: Survey._captured,
-    ast.Name: Survey._chain,
+    ast.Name: Survey._name,
     ast.NamedExpr: Survey._walrus,
     ast.Nonlocal: Survey._nonlocal,
     ast.Return: Survey._return,

@@ -500,11 +500,19 @@ def _constant(node: ast.expr) -> object:
 def _is_path_without_extension(call: ast.Call, region: Region) -> bool:
     """Return whether a call, if it saves or loads a model, is given a path without an extension of Keras 3."""
     path = _given_to(call)
+    if path is None or any(map(_is_of_hub, ast.walk(path))):
+        return False
     is_of_weights = chain_of(call.func)[-1] == "save_weights" or any(
         each.arg == "save_weights_only" and _constant(each.value) is True for each in call.keywords
     )
     endings = _OF_WEIGHTS if is_of_weights else _EXTENSIONS
-    return path is not None and _is_without_extension(path, region, endings)
+    found = _ends(path, region)
+    # `name + "5"` may end in an extension whose beginning is in `name`.
+    return bool(found) and not any(each.endswith(end) or end.endswith(each) for each in found for end in endings)
+
+
+def _is_of_hub(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).startswith(_HUB)
 
 
 def _given_to(call: ast.Call) -> ast.expr | None:
@@ -517,52 +525,26 @@ def _given_to(call: ast.Call) -> ast.expr | None:
     return call.args[position] if len(call.args) > position else keywords.get("filepath")
 
 
-def _is_without_extension(node: ast.expr, region: Region, endings: tuple[str, ...], depth: int = 0) -> bool:
-    """Return whether an expression certainly gives a path that ends in none of some extensions.
+def _ends(node: ast.expr, region: Region, depth: int = 0) -> list[str]:
+    """Return the ends of the paths that an expression in a scope may give; none if one of them is unknown.
 
-    Args:
-        node: known are a string; `os.path.join`, `/`, `+` and f-strings that end in one; `tempfile.mkdtemp()`; and
-            variables bound to any of these.
-        region: where the expression is evaluated.
-        endings: the extensions.
-        depth: how many variables were followed to get here.
+    Known are strings; `os.path.join`, `/`, `+` and f-strings that end in one; `tempfile.mkdtemp()`; and variables that
+    are bound to any of these.
     """
     if isinstance(node, ast.Constant):
-        text = node.value if isinstance(node.value, str) else ""
-        return bool(text) and not text.startswith(_HUB) and not text.endswith(endings)
+        return [node.value] if isinstance(node.value, str) and not _is_of_hub(node) else []
     if isinstance(node, ast.Name):
-        bindings = region.find(node.id)
-        return bool(bindings) and all(
-            isinstance(each.value, ast.expr)
-            and depth < _DEPTH
-            and _is_without_extension(each.value, each.region, endings, depth + 1)
-            for each in bindings
-        )
-    if isinstance(node, ast.Call) and _is_called(node, "tempfile", "mkdtemp"):
-        return not node.args and all(keyword.arg in ("prefix", "dir") for keyword in node.keywords)
-    if any(isinstance(each, ast.Constant) and str(each.value).startswith(_HUB) for each in ast.walk(node)):
-        return False
-    last = _last(node)
-    return last is not None and _is_ending(last, endings)
-
-
-def _last(node: ast.expr) -> ast.expr | None:
-    """Return the last part of an expression that puts a path together; None for any other expression."""
-    if isinstance(node, ast.Call) and _is_called(node, "path", "join") and not node.keywords:
-        return node.args[-1] if len(node.args) > 1 else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
-        return node.right
-    return node.values[-1] if isinstance(node, ast.JoinedStr) and node.values else None
-
-
-def _is_ending(node: ast.expr, endings: tuple[str, ...]) -> bool:
-    if not isinstance(node, ast.Constant):
-        last = _last(node)
-        return last is not None and _is_ending(last, endings)
-    # `name + "5"` may end in an extension whose beginning is in `name`.
-    text = node.value
-    return isinstance(text, str) and not text.endswith(endings) and not any(e.endswith(text) for e in endings)
-
-
-def _is_called(call: ast.Call, module: str, function: str) -> bool:
-    return chain_of(call.func)[-2:] in ((module, function), (function,))
+        values = [(each.value, each.region) for each in region.find(node.id)] if depth < _DEPTH else []
+        found = [_ends(value, its, depth + 1) if isinstance(value, ast.expr) else [] for value, its in values]
+        return [end for ends in found for end in ends] if all(found) else []
+    if isinstance(node, ast.Call) and chain_of(node.func)[-1] == "mkdtemp" and not node.args:
+        return ["tmp"] if all(keyword.arg in ("prefix", "dir") for keyword in node.keywords) else []
+    last: ast.expr | None = None
+    if isinstance(node, ast.Call) and chain_of(node.func)[-1] == "join" and len(node.args) > 1 and not node.keywords:
+        last = node.args[-1]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+        last = node.right
+    elif isinstance(node, ast.JoinedStr) and node.values:
+        last = node.values[-1]
+    # A variable in the end may be only a part of it.
+    return [] if last is None or isinstance(last, ast.Name) else _ends(last, region, depth)

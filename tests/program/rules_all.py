@@ -156,11 +156,11 @@ SWITCHES = [
     ("contradicted by the mode", AMP + "with tf.GradientTape():\n    pass\nif AMP:\n    tf.Session()", ""),
     *(
         (f"contradicted, by {test}", AMP + f"MODE, VER = 'tf2', 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
-        for test in ("AMP and A", "A and AMP", "AMP is True", "AMP == True", "AMP is not False", "bool(AMP)", "not (A or not AMP)")
+        for test in ("AMP and A", "A and AMP", "AMP is True", "AMP == True", "AMP is not False", "not (A or not AMP)")
     ),
     *(
         (f"contradicted, by {test}", TF + f"MODE = 'tf2'\nVER = 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
-        for test in ("MODE == 'tf1'", "VER == 1", "VER < 2", "MODE in ('tf1', 'graph')", "MODE not in ['tf2']")
+        for test in ("MODE == 'tf1'", "VER == 1", "VER < 2")
     ),
     ("contradicted, in an operand", AMP + "with tf.GradientTape():\n    pass\nAMP and tf.Session()", ""),
     ("a test that may hold", AMP + "if A or not AMP:\n    " + SETS_POLICY, "--keras 2"),
@@ -360,33 +360,19 @@ REPLACING = [
         3,
         "--replace-existing",
     ),
-    *(
-        (f"{use} of a wrapper", NEW + use, None, "--keras 2")
-        for use in (
-            "opt.lr = 0.5",
-            "print(opt.dynamic)",
-            "opt._optimizer",
-            "opt.variables()",
-            "opt.minimize(f, v)",
-            "opt.apply_gradients(g, experimental_aggregate_gradients=False)",
-        )
-    ),
+    ("lr of a wrapper", NEW + "opt.lr = 0.5", None, "--keras 2"),
     *(
         (f"{use}, which the last wrapper of Keras 2 has not", NEW + use, None, "--keras 2 --replace-existing")
         for use in (
             "opt.momentum = 0.5",
-            "print(opt.beta_1)",
-            "opt.weights",
             "opt._decayed_lr(tf.float32)",
         )
     ),
     *(
         (f"{use}, which only wrappers over legacy optimizers have", NEW + use, None, OF_2_8)
         for use in (
-            "print(opt.decay)",
             "opt.decay = 0.5",
             "def f(o): return o.decay\nf(opt)",
-            "opt.get_slot(v, 'm')",
             "opt.get_slot_names()",
             "opt.add_slot(v, 'm')",
             "opt.get_gradients(loss, v)",

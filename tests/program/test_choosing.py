@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import unittest
 from typing import Any
 
-import pytest
 from parameterized import parameterized
 
 from mpls.program.files import MAX_BYTES_OF_RUN
@@ -126,18 +122,3 @@ class ChoosingTest(unittest.TestCase):
             options, said = choices("a\x1b[31mb.py")
         self.assertEqual(options, {"v1": True})
         self.assertNotIn("\x1b", said)
-
-
-@pytest.mark.programs
-class ProgramTest(unittest.TestCase):
-    def test_children_and_the_program_itself_run_with_what_was_chosen(self) -> None:
-        source = OBJECTS + "print(tf.keras.__name__.partition('.')[0], issubclass(tf.keras.optimizers.SGD, "
-        source += "tf.keras.optimizers.legacy.Optimizer))\n"
-        with program(train=source):
-            command = [sys.executable, "-m", "mpls", "run", "train.py"]
-            settings = {key: value for key, value in os.environ.items() if key != "TF_USE_LEGACY_KERAS"}
-            done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("32768", done.stdout)
-        self.assertTrue(done.stdout.endswith(" True\n"), done.stdout)
-        self.assertIn("mpls run: chose --keras 2 --legacy-optimizers --as-of 2.3", done.stderr)

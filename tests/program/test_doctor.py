@@ -297,30 +297,6 @@ class NotebookTest(_InFolder):
         self.assertEqual([each["places"][0]["cell"] for each in program["gone"]], [2])
         self.assertEqual([each["places"][0]["line"] for each in program["gone"]], [2])
 
-    @parameterized.expand(
-        [
-            ("%time s = opt.loss_scale()", True),
-            ("%time opt.loss_scale()", True),
-            ("s = %time opt.loss_scale()", True),
-            ("%time x = z = opt\n%time y = z.loss_scale\n%timeit -n 10 -r3 y()", True),
-            ("r = %timeit -o -n100 opt.loss_scale()", True),
-            ("if True:\n    %prun -s cumulative -q opt.loss_scale()", True),
-            ("%time s = opt.loss_scale", False),
-            ("%timeit s = 'opt.loss_scale()'", False),
-            ("%timeit opt.loss_scale( # and more", False),
-            ("%timeit -n 10", False),
-            ("%timed opt.loss_scale()", False),
-            ("!time opt.loss_scale()", False),
-            ("%time 'opt.loss_scale()'", False),
-        ]
-    )
-    def test_the_code_in_line_magics(self, cell: str, is_called: bool) -> None:
-        made = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 'dynamic')"
-        self.write(cells(made, cell), "old.ipynb")
-        (program,) = read("old.ipynb")["programs"]
-        self.assertEqual(program["unread"], [])
-        self.assertEqual("--as-of" in [option["flag"].split()[0] for option in program["options"]], is_called)
-
     def test_broken_cells_are_named(self) -> None:
         self.write(cells("print 'x'\n", "import tensorflow as tf\ntf.estimator"), "old.ipynb")
         (program,) = read("old.ipynb")["programs"]
@@ -457,11 +433,6 @@ class PathsTest(_InFolder):
         self.assertEqual(run(name), (2, "", "mpls doctor: train.py is larger than 1000000 bytes\n"))
         beside = self.write("import train\nimport tensorflow as tf\ntf.contrib.slim\n", "main.py")
         self.assertEqual(run(beside)[0], 1)
-
-    def test_no_path(self) -> None:
-        with self.assertRaises(SystemExit) as raised:
-            run()
-        self.assertEqual(raised.exception.code, 2)
 
     def test_a_pipe_is_not_opened(self) -> None:
         for name in ("pipe.py", "pipe.ipynb"):
