@@ -21,7 +21,7 @@ from mpls.v1.optimizer import WrapperMembers, require_optimizer
 _Optimizer: Any = tf.compat.v1.train.Optimizer
 
 if TYPE_CHECKING:
-    from mpls.core.declared import Optimizer as _Base
+    _Base = object
 else:
     _Base = _Optimizer
 

@@ -73,7 +73,7 @@ NativeDynamicLossScale: Any = recognition_base("DynamicLossScale")
 
 
 if TYPE_CHECKING:
-    from mpls.core.declared import Trackable as _Base
+    _Base = object
 else:
     _Base = NativeLossScale
 

@@ -25,9 +25,17 @@ from mpls.upstream.tensorflow import graph_key, key_of_graph
 from mpls.upstream.trackables import Trackable, restore_awaited
 
 if TYPE_CHECKING:
-    from mpls.core.declared import Trackable as _Base
+
+    class TrackableBase:
+        """What the classes of mpls use of TensorFlow's class, which has no types."""
+
+        @property
+        def _deferred_dependencies(self) -> Any: ...
+        def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]: ...
+        def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any: ...
+
 else:
-    _Base = Trackable
+    TrackableBase = Trackable
 
 
 _ATTRIBUTE = "_mpls_weights"
@@ -97,7 +105,7 @@ class Weights:
         self._eager = state["_eager"]
 
 
-class Stateful(_Base):
+class Stateful(TrackableBase):
     """Mixin for trackable objects: variables for each graph, which object-based checkpoints hold by their names."""
 
     _variables: Weights

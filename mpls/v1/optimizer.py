@@ -22,6 +22,7 @@ from mpls.core.scaling_calls import ScalingCalls
 from mpls.core.state_checks import is_bare
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions, checked_options, explained_arguments, settings_of_loss_scale
+from mpls.core.weights import TrackableBase
 from mpls.core.wrapper_members import Counted, RestorableWithSlots
 from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE, STEP_OPTIONS
@@ -34,8 +35,21 @@ _COMPUTE = "compute_gradients"
 _SUBJECT = "MixedPrecisionLossScaleOptimizer"
 
 if TYPE_CHECKING:
-    from mpls.core.declared import Optimizer as NativeWrapper
-    from mpls.core.declared import Optimizer as _Base
+
+    class NativeWrapper(TrackableBase):
+        """What wrappers have from `tf.compat.v1.train.Optimizer`, which has no types."""
+
+        GATE_NONE: ClassVar[int]
+        GATE_OP: ClassVar[int]
+        GATE_GRAPH: ClassVar[int]
+
+        def minimize(self, *args: Any, **kwargs: Any) -> Any:
+            """Call `compute_gradients` and `apply_gradients`."""
+
+        def get_name(self) -> str:
+            """Return the name of the wrapped optimizer."""
+
+    _Base = NativeWrapper
 else:
     # A base class for isinstance checks in TensorFlow and in users' code; all of its methods are overridden.
     NativeWrapper = native_v1_class("MixedPrecisionLossScaleOptimizer") or tf.compat.v1.train.Optimizer

@@ -37,11 +37,6 @@ class RunTest(unittest.TestCase):
     def test_they_run_with_the_wheel(self) -> None:
         self.assertTrue(pathlib.Path(consumer.outcomes()["mpls"]).is_relative_to(consumer.environment()))
 
-    def test_what_is_declared_costs_nothing_at_run_time(self) -> None:
-        modules = consumer.outcomes()["modules"]
-        self.assertIn("mpls.keras.family_members", modules)
-        self.assertEqual([name for name in modules if name.endswith(".declared")], [])
-
 
 @unittest.skipIf(sys.version_info < (3, 11), "types are the same for every TensorFlow, and checked with newer ones")
 class CheckerTest(unittest.TestCase):
