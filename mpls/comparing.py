@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpls.errors import MissingFileError, MplsError, printable
 from mpls.formats.validity import LARGEST_COUNT
@@ -18,14 +19,12 @@ from mpls.tracing import FORMAT, VERSION
 __all__ = [
     "DEFAULT_TOLERANCE",
     "DIFFERENT",
-    "KNOWN",
-    "ROUNDING",
     "SAME_BITS",
     "SAME_UP_TO_ROUNDING",
     "Comparison",
     "Difference",
+    "Explanation",
     "IncomparableTracesError",
-    "KnownDifference",
     "Trace",
     "UnreadableTraceError",
     "compare",
@@ -46,8 +45,11 @@ class UnreadableTraceError(MplsError, ValueError):
     """A file is not a trace, or is broken."""
 
 
-@dataclass(frozen=True)
-class TracedVariable:
+class IncomparableTracesError(MplsError, ValueError):
+    """Two traces are of different programs, or have no step in common."""
+
+
+class TracedVariable(NamedTuple):
     """A variable that was measured."""
 
     name: str
@@ -55,8 +57,7 @@ class TracedVariable:
     dtype: str
 
 
-@dataclass(frozen=True)
-class TracedWrapper:
+class TracedWrapper(NamedTuple):
     """An optimizer that scales the loss.
 
     Attributes:
@@ -106,6 +107,11 @@ class TracedStep:
     scale_after: float
     counter_after: int | None
 
+    @property
+    def digests(self) -> tuple[str, str]:
+        """Those of gradients and variables."""
+        return self.gradients_digest, self.variables_digest
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -142,6 +148,10 @@ class Trace:
     def is_of_mpls(self) -> bool:
         """Whether `mpls trace` recorded it."""
         return "mpls" in self.environment
+
+    def last_step(self, wrapper: int) -> int:
+        """Return the number of the last step of an optimizer, 0 if it has none."""
+        return max((step.step for step in self.steps if step.wrapper == wrapper), default=0)
 
 
 def is_trace(content: Any) -> bool:
@@ -222,47 +232,14 @@ def _count(value: Any) -> Any:
     raise ValueError(f"{value!r} is not a count")
 
 
-class IncomparableTracesError(MplsError, ValueError):
-    """Two traces are of different programs, or have no step in common."""
+class PairedStep(NamedTuple):
+    """A step that both traces have; the new one has its variables in the order of the old one."""
 
-
-@dataclass(frozen=True)
-class PairedStep:
-    """A step that both traces have.
-
-    Attributes:
-        wrapper: the number of the optimizer in the old trace.
-        old: the step there.
-        new: the step in the new trace, with its variables in the order of the old one.
-    """
-
-    wrapper: int
     old: TracedStep
     new: TracedStep
 
 
-@dataclass(frozen=True)
-class Pairing:
-    """What two traces have in common.
-
-    Attributes:
-        steps: those that both have, in the order of the old trace.
-        missing: by number of an optimizer in the old trace, the steps that only one of the two runs took: their number
-            in the old trace, and in the new one. Where one trace was to stop earlier, what is beyond is not counted.
-    """
-
-    steps: tuple[PairedStep, ...]
-    missing: dict[int, tuple[int, int]]
-
-    def leaves_out(self, at: int) -> bool:
-        """Return whether a trace lacks steps between the paired step at an index and the optimizer's one before it."""
-        step = self.steps[at]
-        before = [each.old.step for each in self.steps[:at] if each.wrapper == step.wrapper]
-        return step.old.step > (before[-1] if before else 0) + 1
-
-
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A quantity that differs in a step.
 
     Attributes:
@@ -295,30 +272,29 @@ class Comparison:
         old: the one trace.
         new: the other.
         tolerance: the largest size of a difference of losses and norms that counts as rounding.
-        pairing: the steps of both.
+        steps: those that both have, in the order of the old trace.
         first: the first difference beyond the tolerance; None if there is none.
         largest: the largest size of a difference before it.
-        same_bits: the number of steps, from the first, in which gradients and variables have the same bits.
-        knows_losses: whether both have the loss of every step.
-        counts_differ: whether steps that overflow in both have different numbers of non-finite elements.
     """
 
     old: Trace
     new: Trace
     tolerance: float
-    pairing: Pairing
+    steps: tuple[PairedStep, ...]
     first: Difference | None
     largest: float
-    same_bits: int
-    knows_losses: bool
-    counts_differ: bool
+
+    @property
+    def same_bits(self) -> int:
+        """The number of steps, from the first, in which gradients and variables have the same bits."""
+        return sum(1 for _ in itertools.takewhile(lambda step: step.old.digests == step.new.digests, self.steps))
 
     @property
     def verdict(self) -> str:
         """`SAME_BITS`, `SAME_UP_TO_ROUNDING` or `DIFFERENT`."""
         if self.first is not None:
             return DIFFERENT
-        is_exact = self.same_bits == len(self.pairing.steps) and not self.largest
+        is_exact = self.same_bits == len(self.steps) and not self.largest
         return SAME_BITS if is_exact else SAME_UP_TO_ROUNDING
 
 
@@ -346,31 +322,19 @@ def compare(old: str, new: str, tolerance: float | None = None) -> Comparison:
     """
     tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
     traces = read_trace(old), read_trace(new)
-    pairing = _paired(*traces)
-    steps = pairing.steps
-    largest, first = 0.0, None
+    steps = _paired(*traces)
+    largest = 0.0
     for at, step in enumerate(steps):
         found = list(_differences(at, step))
         first = next((each for each in found if each.size > tolerance), None)
         if first is not None:
-            break
+            return Comparison(*traces, tolerance, steps, first, largest)
         largest = max([largest, *(each.size for each in found)])
-    if first is None and pairing.missing:
-        first = Difference("steps", len(steps), None, None, *pairing.missing[min(pairing.missing)])
-    return Comparison(
-        *traces,
-        tolerance,
-        pairing,
-        first,
-        largest,
-        same_bits=next((at for at, step in enumerate(steps) if not _has_same_bits(step)), len(steps)),
-        knows_losses=all(None not in (step.old.loss, step.new.loss) for step in steps),
-        counts_differ=any(step.old.nonfinite != step.new.nonfinite and step.old.nonfinite for step in steps),
-    )
+    return Comparison(*traces, tolerance, steps, _number_of_steps(*traces, len(steps)), largest)
 
 
-def _paired(old: Trace, new: Trace) -> Pairing:
-    """Pair what two traces have.
+def _paired(old: Trace, new: Trace) -> tuple[PairedStep, ...]:
+    """Return the steps that two traces have.
 
     Optimizers belong together in the order of their first steps; variables by their names if these are the same in
     both, else in order. Shapes have to be the same.
@@ -384,18 +348,15 @@ def _paired(old: Trace, new: Trace) -> Pairing:
             f"has {len(new.wrappers)}: these are different programs, or only parts of one"
         )
     orders = [_order(*each, number) for number, each in enumerate(zip(old.wrappers, new.wrappers, strict=True))]
-    by_place = {(step.wrapper, step.step): step for step in new.steps}
-    steps = tuple(
-        PairedStep(step.wrapper, step, _reordered(by_place[step.wrapper, step.step], orders[step.wrapper]))
-        for step in old.steps
-        if (step.wrapper, step.step) in by_place
-    )
+    by_place = {(step.wrapper, step.step): _reordered(step, orders[step.wrapper]) for step in new.steps}
+    pairs = ((step, by_place.get((step.wrapper, step.step))) for step in old.steps)
+    steps = tuple(PairedStep(one, other) for one, other in pairs if other is not None)
     if not steps:
         raise IncomparableTracesError(
             f"{printable(old.path)} and {printable(new.path)} have no step in common; record both with the same "
             "--every and --steps"
         )
-    return Pairing(steps, _missing(old, new, len(orders)))
+    return steps
 
 
 def _reordered(step: TracedStep, order: tuple[int, ...]) -> TracedStep:
@@ -405,13 +366,13 @@ def _reordered(step: TracedStep, order: tuple[int, ...]) -> TracedStep:
 
 def _order(old: TracedWrapper, new: TracedWrapper, number: int) -> tuple[int, ...]:
     names = [[each.name for each in wrapper.variables] for wrapper in (old, new)]
-    has_same_names = sorted(names[0]) == sorted(names[1]) and len(set(names[0])) == len(names[0])
-    order = tuple(names[1].index(name) if has_same_names else at for at, name in enumerate(names[0]))
     if len(names[0]) != len(names[1]):
         raise IncomparableTracesError(
             f"optimizer {number} has {len(names[0])} measured variables in the old trace and {len(names[1])} in the "
             "new one: these are different programs, or were recorded with different --variables"
         )
+    has_same_names = sorted(names[0]) == sorted(names[1]) and len(set(names[0])) == len(names[0])
+    order = tuple(names[1].index(name) if has_same_names else at for at, name in enumerate(names[0]))
     for at, variable in enumerate(old.variables):
         other = new.variables[order[at]]
         if variable.shape != other.shape:
@@ -427,25 +388,24 @@ def _shape_of(variable: TracedVariable) -> str:
     return f"[{', '.join('?' if size is None else str(size) for size in variable.shape)}]"
 
 
-def _missing(old: Trace, new: Trace, count: int) -> dict[int, tuple[int, int]]:
-    """Return how many steps each run took, where these are not as many."""
-    limits = [trace.settings.get("steps") for trace in (old, new)]
-    limit = min([each for each in limits if isinstance(each, int)], default=None)
-    everies = [each if isinstance(each, int) else 1 for each in (trace.settings.get("every") for trace in (old, new))]
-    found = {}
-    for number in range(count):
-        last = [max((step.step for step in trace.steps if step.wrapper == number), default=0) for trace in (old, new)]
-        if limit is not None:
-            last = [min(each, limit) for each in last]
-        # If the runs recorded different steps in between, the last steps may differ although the runs agree.
-        if abs(last[0] - last[1]) >= (1 if everies[0] == everies[1] else max(everies)):
-            found[number] = (last[0], last[1])
-    return found
+def _number_of_steps(old: Trace, new: Trace, at: int) -> Difference | None:
+    """Return the difference in how many steps an optimizer took; what is beyond the `--steps` of one is not counted."""
+    traces = (old, new)
+    limits = [trace.settings.get("steps") for trace in traces]
+    limit = min([each for each in limits if isinstance(each, int)], default=LARGEST_COUNT)
+    everies = [each if isinstance(each, int) else 1 for each in (trace.settings.get("every") for trace in traces)]
+    # If the runs recorded different steps in between, the last steps may differ although the runs agree.
+    least = 1 if everies[0] == everies[1] else max(everies)
+    for wrapper in range(len(old.wrappers)):
+        ours, theirs = (min(trace.last_step(wrapper), limit) for trace in traces)
+        if abs(ours - theirs) >= least:
+            return Difference("steps", at, None, None, ours, theirs)
+    return None
 
 
 def _differences(at: int, step: PairedStep) -> Iterator[Difference]:
     """Yield what differs in a step, in the order in which it comes about."""
-    old, new = step.old, step.new
+    old, new = step
 
     def exactly(*quantities: str) -> Iterator[Difference]:
         for quantity in quantities:
@@ -486,83 +446,117 @@ def _size(old: float, new: float, whole: float) -> float:
     return abs(old - new) / whole if math.isfinite(old) and math.isfinite(new) else math.inf
 
 
-def _has_same_bits(step: PairedStep) -> bool:
-    old, new = step.old, step.new
-    return (old.gradients_digest, old.variables_digest) == (new.gradients_digest, new.variables_digest)
+# Why runs differ.
 
-
-# Why runs differ: differences of releases that docs/differences.md lists, and what programs do not fix.
-
-_SKIPS_COUNT_FROM, _SKIPS_COUNT_TO = (2, 3), (2, 15)
-_LARGEST_OF_HALF = 65504.0
-_OBJECTS_TO = (2, 3)
-_NEW_OPTIMIZERS_FROM = (2, 11)
-_ROUNDING = 1e-2
 # More explanations would hide the likeliest one.
 _MOST = 2
+# A difference up to this, relative to the value itself, is of the size of rounding.
+_ROUNDING_ERROR = 1e-2
+# The releases in which a skipped step advances `iterations`, and the first whose optimizers compute other bits.
+_SKIPS_COUNT_FROM, _SKIPS_COUNT_TO, _NEW_OPTIMIZERS_FROM = (2, 3), (2, 15), (2, 11)
 
 
-@dataclass(frozen=True)
-class KnownDifference:
-    """A known reason why two runs differ.
+class Explanation(NamedTuple):
+    """A likely reason for a difference.
 
     Attributes:
         anchor: the section of the documentation about it.
-        explains: whether it may be the reason for the first difference.
         text: what is said, with the remedy; `{release}` is that of the old run.
     """
 
     anchor: str
-    explains: Callable[[Comparison, Difference], bool]
     text: str
 
-    def text_for(self, comparison: Comparison) -> str:
-        """Return what is said of two traces."""
-        return self.text.format(release=".".join(map(str, comparison.old.release)))
+
+_ENDED = Explanation(
+    "proof",
+    "A program that ended in an error took fewer steps: mend it, and record it again.",
+)
+_OTHER_SETTINGS = Explanation(
+    "proof",
+    "The runs begin with other scales or counts: the settings of the loss scale differ, or one went on from a "
+    "checkpoint.",
+)
+_UNSEEDED = Explanation(
+    "proof",
+    "They differ at once, and were not recorded with one seed: random weights or data differ between such runs. "
+    "Record both again with --seed 1.",
+)
+_OTHER_START = Explanation(
+    "proof",
+    "They differ at once: the runs begin with other weights, or see other data. TensorFlow's random numbers differ "
+    "between releases, with the same seed too; have both programs load the same weights and data, or draw them "
+    "with NumPy.",
+)
+_COUNTED_SKIPS = Explanation(
+    "as-of",
+    "A step was skipped before. From 2.3 on a skipped step advances `iterations`, up to 2.2 and on Keras 3 it does "
+    "not, and Adam's bias correction and schedules of the learning rate read it: try --as-of {release}, or "
+    "skip_counts_step.",
+)
+_OTHER_OPTIMIZERS = Explanation(
+    "keras-2",
+    "Optimizers since TF 2.11 and those of Keras 3 compute other last bits, and some, such as RMSprop and Nadam, "
+    "other steps: try --keras 2 --legacy-optimizers.",
+)
+_ROUNDING = Explanation(
+    "proof",
+    "The difference is of the size of rounding: sums are in another order, and many steps or a loss near zero make it "
+    "larger; or layers compute in float16. Try --tolerance 1e-4, or 5e-3 for float16.",
+)
+_OTHER_RELEASES = Explanation(
+    "differences",
+    "mpls repairs defects of the originals, and releases differ from each other: there is a list.",
+)
 
 
-def explanations(comparison: Comparison) -> Iterator[KnownDifference]:
-    """Yield what may explain the first difference, the likeliest first, and not more than two."""
-    first = comparison.first
+def explanations(comparison: Comparison) -> list[Explanation]:
+    """Return what may explain the first difference, the likeliest first, and not more than two."""
+    old, new, first = comparison.old, comparison.new, comparison.first
     if first is None:
-        return
-    found = [each for each in KNOWN if each.explains(comparison, first)]
-    yield from found[:_MOST]
-    if not found and _rounds_otherwise(comparison, first):
-        yield ROUNDING
+        return []
+    if first.step is None:
+        return [_ENDED] if old.ended_by or new.ended_by else []
+    found = _of_the_beginning(old, new, first) if first.at == 0 else []
+    if first.quantity == "variables":
+        was_skipped = any(not step.old.applied and not step.new.applied for step in comparison.steps[: first.at])
+        counts = [_counts_skips(trace) for trace in (old, new)]
+        if was_skipped and None not in counts and counts[0] != counts[1]:
+            release = ".".join(map(str, old.release))
+            found.append(_COUNTED_SKIPS._replace(text=_COUNTED_SKIPS.text.format(release=release)))
+        if first.step.old.applied and _has_other_optimizers(old, new):
+            found.append(_OTHER_OPTIMIZERS)
+    is_rounding = first.quantity in ("loss", "gradients", "variables") and not _differs_much(first)
+    return found[:_MOST] or [_ROUNDING if is_rounding else _OTHER_RELEASES]
 
 
-def _ended_early(comparison: Comparison, first: Difference) -> bool:
-    return first.quantity == "steps" and any(trace.ended_by for trace in (comparison.old, comparison.new))
+def _of_the_beginning(old: Trace, new: Trace, first: Difference) -> list[Explanation]:
+    if first.quantity in ("scale", "counter"):
+        return [_OTHER_SETTINGS]
+    if first.quantity not in ("loss", "gradients", "nonfinite", "variables"):
+        return []
+    if _are_unseeded(old, new):
+        return [_UNSEEDED]
+    return [_OTHER_START] if _differs_much(first) else []
 
 
-def _is_unseeded(comparison: Comparison, first: Difference) -> bool:
-    traces = (comparison.old, comparison.new)
-    releases = {tuple(str(trace.environment.get("tensorflow")).split(".")[:2]) for trace in traces}
-    seeds = [trace.settings.get("seed") for trace in traces]
-    return _differs_at_once(first) and len(releases) == 1 and (None in seeds or seeds[0] != seeds[1])
-
-
-def _begins_elsewhere(comparison: Comparison, first: Difference) -> bool:
-    return _differs_at_once(first) and _differs_much(first) and not _is_unseeded(comparison, first)
-
-
-def _differs_at_once(first: Difference) -> bool:
-    return first.at == 0 and first.quantity in ("loss", "gradients", "nonfinite", "variables")
+def _are_unseeded(old: Trace, new: Trace) -> bool:
+    """Return whether two runs of one release were not recorded with one seed."""
+    releases = {tuple(str(trace.environment.get("tensorflow")).split(".")[:2]) for trace in (old, new)}
+    seeds = [trace.settings.get("seed") for trace in (old, new)]
+    return len(releases) == 1 and (None in seeds or seeds[0] != seeds[1])
 
 
 def _differs_much(first: Difference) -> bool:
     """Return whether a difference is larger than those of rounding, beside the value itself."""
-    old, new = first.old, first.new
-    if first.size == math.inf or old is None or new is None:
+    if first.size == math.inf or first.old is None or first.new is None:
         return True
-    return abs(old - new) > _ROUNDING * max(abs(old), abs(new))
+    return abs(first.old - first.new) > _ROUNDING_ERROR * max(abs(first.old), abs(first.new))
 
 
-def _advances_on_skips(trace: Trace) -> bool | None:
+def _counts_skips(trace: Trace) -> bool | None:
     """Return whether a skipped step advanced `iterations`; None where wrappers have no such count."""
-    names = {wrapper.class_name for wrapper in trace.wrappers}
-    if not names <= set(WRAPPERS):
+    if not _is_of_keras(trace):
         return None
     if not trace.is_of_mpls:
         return trace.release >= _SKIPS_COUNT_FROM
@@ -571,140 +565,14 @@ def _advances_on_skips(trace: Trace) -> bool | None:
     return any(wrapper.framework != "keras" for wrapper in trace.wrappers)
 
 
-def _skips_before(comparison: Comparison, first: Difference) -> bool:
-    return any(not step.old.applied and not step.new.applied for step in comparison.pairing.steps[: first.at])
+def _has_other_optimizers(old: Trace, new: Trace) -> bool:
+    is_older = _is_of_keras(old) and not old.is_of_mpls and old.release < _NEW_OPTIMIZERS_FROM
+    return is_older and new.is_of_mpls and not new.options.get("legacy_optimizers")
 
 
-def _counts_skips_otherwise(comparison: Comparison, first: Difference) -> bool:
-    counts = [_advances_on_skips(trace) for trace in (comparison.old, comparison.new)]
-    return (
-        first.quantity == "variables"
-        and None not in counts
-        and counts[0] != counts[1]
-        and (_skips_before(comparison, first))
-    )
+def _is_of_keras(trace: Trace) -> bool:
+    return {wrapper.class_name for wrapper in trace.wrappers} <= set(WRAPPERS)
 
-
-def _first_replica_decided(_: Comparison, first: Difference) -> bool:
-    step = first.step
-    if first.quantity != "applied" or step is None:
-        return False
-    return step.old.applied and not step.new.applied and step.old.nonfinite > 0
-
-
-def _reaches_bounds(_: Comparison, first: Difference) -> bool:
-    values = [each for each in (first.old, first.new) if isinstance(each, float)]
-    is_of_scale = first.quantity in ("scale", "scale_after")
-    return is_of_scale and any(value < 1 or not math.isfinite(value) for value in values)
-
-
-def _overflows_half_loss(_: Comparison, first: Difference) -> bool:
-    step = first.step
-    return first.quantity == "nonfinite" and step is not None and step.old.scale > _LARGEST_OF_HALF
-
-
-def _scales_by_no_power_of_two(_: Comparison, first: Difference) -> bool:
-    step = first.step
-    is_small = first.quantity == "gradients" and not _differs_much(first)
-    return is_small and step is not None and not math.log2(step.old.scale).is_integer()
-
-
-def _optimizes_otherwise(comparison: Comparison, first: Difference) -> bool:
-    step = first.step
-    if first.quantity != "variables" or step is None or not step.old.applied:
-        return False
-    old, new = comparison.old, comparison.new
-    is_keras = {wrapper.class_name for wrapper in old.wrappers} <= set(WRAPPERS)
-    is_older = not old.is_of_mpls and old.release < _NEW_OPTIMIZERS_FROM
-    return is_keras and is_older and new.is_of_mpls and not new.options.get("legacy_optimizers")
-
-
-def _has_other_settings(_: Comparison, first: Difference) -> bool:
-    return first.quantity in ("scale", "counter") and first.at == 0
-
-
-def _grows_otherwise(comparison: Comparison, first: Difference) -> bool:
-    return first.quantity in ("scale_after", "counter_after") and comparison.old.release <= _OBJECTS_TO
-
-
-def _rounds_otherwise(_: Comparison, first: Difference) -> bool:
-    return first.quantity in ("loss", "gradients", "variables") and not _differs_much(first)
-
-
-KNOWN = (
-    KnownDifference(
-        "proof",
-        _ended_early,
-        "A program that ended in an error took fewer steps: mend it, and record it again.",
-    ),
-    KnownDifference(
-        "proof",
-        _has_other_settings,
-        "The runs begin with other scales or counts: the settings of the loss scale differ, or one went on from a "
-        "checkpoint.",
-    ),
-    KnownDifference(
-        "proof",
-        _is_unseeded,
-        "They differ at once, and were not recorded with one seed: random weights or data differ between such runs. "
-        "Record both again with --seed 1.",
-    ),
-    KnownDifference(
-        "proof",
-        _begins_elsewhere,
-        "They differ at once: the runs begin with other weights, or see other data. TensorFlow's random numbers differ "
-        "between releases, with the same seed too; have both programs load the same weights and data, or draw them "
-        "with NumPy.",
-    ),
-    KnownDifference(
-        "as-of",
-        _counts_skips_otherwise,
-        "A step was skipped before. From 2.3 on a skipped step advances `iterations`, up to 2.2 and on Keras 3 it does "
-        "not, and Adam's bias correction and schedules of the learning rate read it: try --as-of {release}, or "
-        "skip_counts_step.",
-    ),
-    KnownDifference(
-        "what-the-originals-got-wrong-and-mpls-does-right",
-        _first_replica_decided,
-        "The old run applied gradients that are not finite, as it looked at those of the first replica only, or had a "
-        "fixed scale; mpls looks at all.",
-    ),
-    KnownDifference(
-        "what-the-originals-got-wrong-and-mpls-does-right",
-        _reaches_bounds,
-        "Keras 3's own wrapper has neither a floor nor a ceiling for the scale; mpls keeps it from 1 to the largest "
-        "finite float.",
-    ),
-    KnownDifference(
-        "float16-losses",
-        _overflows_half_loss,
-        "A scale above 65504 is infinite in a float16 loss, where some releases multiplied in that dtype.",
-    ),
-    KnownDifference(
-        "where-the-originals-disagree",
-        _grows_otherwise,
-        "Up to 2.3, wrappers took multipliers other than 2 and LossScale classes of one's own: try --as-of {release}.",
-    ),
-    KnownDifference(
-        "what-else-is-different",
-        _scales_by_no_power_of_two,
-        "The originals multiplied gradients by the reciprocal of the scale, mpls divides: the bits are the same for "
-        "powers of two, and this scale is none. Try a larger --tolerance.",
-    ),
-    KnownDifference(
-        "keras-2",
-        _optimizes_otherwise,
-        "Optimizers since TF 2.11 and those of Keras 3 compute other last bits, and some, such as RMSprop and Nadam, "
-        "other steps: try --keras 2 --legacy-optimizers.",
-    ),
-)
-# Where nothing else explains the difference.
-ROUNDING = KnownDifference(
-    "proof",
-    _rounds_otherwise,
-    "The difference is of the size of rounding: sums are in another order, and many steps or a loss near zero make it "
-    "larger; or layers compute in float16. Try --tolerance 1e-4, or 5e-3 for float16.",
-)
 
 # Words.
 
@@ -721,14 +589,17 @@ _WORDS = {
     "variables": "the norm of a variable after the step",
     "steps": "the number of steps",
 }
-_Cell = Callable[[TracedStep], str]
 
 
 def text_of(comparison: Comparison) -> str:
     """Return the verdict in a sentence, and otherwise where two traces first differ, and why."""
-    old, new = comparison.old, comparison.new
-    lines = [_about("old", old), _about("new", new), ""]
-    lines += _agreement(comparison) if comparison.first is None else _difference(comparison, comparison.first)
+    lines = [_about("old", comparison.old), _about("new", comparison.new), ""]
+    first = comparison.first
+    if first is None:
+        return "\n".join(lines + _agreement(comparison))
+    lines += [_headline(comparison, first), _agreed_until(comparison, first), "", *_table(comparison, first)]
+    for anchor, text in explanations(comparison):
+        lines += ["", f"{text} See mpls docs {anchor}"]
     return "\n".join(lines)
 
 
@@ -737,12 +608,11 @@ def json_of(comparison: Comparison) -> str:
     first, about = comparison.first, None
     if first is not None:
         step = first.step
-        wrapper = None if step is None else comparison.old.wrappers[step.wrapper]
         about = {
             "quantity": first.quantity,
             "step": None if step is None else step.old.step,
-            "optimizer": None if step is None else step.wrapper,
-            "variable": None if wrapper is None or first.variable is None else wrapper.variables[first.variable].name,
+            "optimizer": None if step is None else step.old.wrapper,
+            "variable": _variable_of(comparison, first),
             "old": _jsonable(first.old),
             "new": _jsonable(first.new),
             "size": _jsonable(first.size),
@@ -750,19 +620,23 @@ def json_of(comparison: Comparison) -> str:
     content = {
         "verdict": comparison.verdict,
         "tolerance": comparison.tolerance,
-        "steps": len(comparison.pairing.steps),
+        "steps": len(comparison.steps),
         "steps_with_the_same_bits": comparison.same_bits,
         "largest_within_tolerance": comparison.largest,
         "first_difference": about,
-        "explanations": [
-            {"text": each.text_for(comparison), "anchor": each.anchor} for each in explanations(comparison)
-        ],
+        "explanations": [{"text": text, "anchor": anchor} for anchor, text in explanations(comparison)],
     }
     return json.dumps(content, indent=2, allow_nan=False)
 
 
 def _jsonable(value: float | bool | None) -> float | bool | str | None:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _variable_of(comparison: Comparison, first: Difference) -> str | None:
+    if first.step is None or first.variable is None:
+        return None
+    return comparison.old.wrappers[first.step.old.wrapper].variables[first.variable].name
 
 
 def _about(which: str, trace: Trace) -> str:
@@ -773,111 +647,96 @@ def _about(which: str, trace: Trace) -> str:
     versions += [f"as of {as_of}"] if as_of else []
     ended = f", ended by {trace.ended_by}" if trace.ended_by else ""
     return printable(
-        f"{which}: {trace.path} ({trace.program}, {', '.join(versions)}, {_steps(len(trace.steps))}{ended})"
+        f"{which}: {trace.path} ({trace.program}, {', '.join(versions)}, {_counted(len(trace.steps), 'step')}{ended})"
     )
 
 
-def _steps(number: int) -> str:
-    return f"{number} step{'' if number == 1 else 's'}"
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _agreement(comparison: Comparison) -> list[str]:
-    count, same = len(comparison.pairing.steps), comparison.same_bits
-    optimizers = len(comparison.old.wrappers)
-    what = f"{_steps(count)} of {optimizers} optimizer{'' if optimizers == 1 else 's'}"
+    steps, same = comparison.steps, comparison.same_bits
+    knows_losses = all(None not in (step.old.loss, step.new.loss) for step in steps)
+    what = f"{_counted(len(steps), 'step')} of {_counted(len(comparison.old.wrappers), 'optimizer')}"
     exact = "the same scales, counts, applied and skipped steps"
     if comparison.verdict == SAME_BITS:
         lines = [f"The two agree to the last bit, in {what}: {exact}, and the same bits of gradients and variables."]
     else:
-        losses = "losses, and norms" if comparison.knows_losses else "norms"
+        losses = "losses, and norms" if knows_losses else "norms"
         size = f"by at most {comparison.largest:.2g}, relatively" if comparison.largest else "in no digit"
-        where = "no step" if not same else "each step" if same == count else f"the first {_steps(same)}"
+        where = "no step" if not same else "each step" if same == len(steps) else f"the first {_counted(same, 'step')}"
         lines = [
             f"The two agree up to rounding, in {what}: {exact}; {losses} of gradients and variables beside those of "
             f"all, differ {size} (tolerance {comparison.tolerance:g}).",
             f"The bits of gradients and variables are the same in {where}.",
         ]
-    if not comparison.knows_losses:
+    if not knows_losses:
         lines.append("One of them has no loss in some steps, as the wrapper did not see it.")
-    if comparison.counts_differ:
+    if any(step.old.nonfinite and step.old.nonfinite != step.new.nonfinite for step in steps):
         lines.append("In steps that overflow, the numbers of non-finite elements differ, which no step depends on.")
-    return lines
-
-
-def _difference(comparison: Comparison, first: Difference) -> list[str]:
-    lines = [_headline(comparison, first), _agreed_until(comparison, first), ""]
-    lines += _table(comparison, first)
-    for each in explanations(comparison):
-        lines += ["", f"{each.text_for(comparison)} See mpls docs {each.anchor}"]
     return lines
 
 
 def _headline(comparison: Comparison, first: Difference) -> str:
     values = f"{_shown(first.old)} in the old run, {_shown(first.new)} in the new one"
-    if first.step is None:
-        return f"The two differ in {_WORDS[first.quantity]}: {values}."
     what = _WORDS[first.quantity]
-    if first.variable is not None:
-        what += f", {printable(comparison.old.wrappers[first.step.wrapper].variables[first.variable].name)}"
-    of_what = "of the larger one" if first.variable is None else f"of the norm of all {first.quantity}"
+    if first.step is None:
+        return f"The two differ in {what}: {values}."
+    variable = _variable_of(comparison, first)
+    if variable is not None:
+        what += f", {printable(variable)}"
+    of_what = "of the larger one" if variable is None else f"of the norm of all {first.quantity}"
     by = "" if first.size == math.inf else f" ({first.size:.2g} {of_what}; tolerance {comparison.tolerance:g})"
-    of = f" of optimizer {first.step.wrapper}" if len(comparison.old.wrappers) > 1 else ""
+    of = f" of optimizer {first.step.old.wrapper}" if len(comparison.old.wrappers) > 1 else ""
     return f"The two differ from step {first.step.old.step}{of} on: {what}: {values}{by}."
 
 
 def _agreed_until(comparison: Comparison, first: Difference) -> str:
     if not first.at:
         return "They have no step in which they agree."
-    same = min(comparison.same_bits, first.at)
-    bits = "to the last bit" if same == first.at else f"up to rounding, to {comparison.largest:.2g}, relatively"
-    before = f"In the {_steps(first.at)} before, they agree {bits}."
-    is_sparse = first.step is not None and comparison.pairing.leaves_out(first.at)
-    return before + " Steps in between were not recorded: --every 1 shows the first." if is_sparse else before
+    is_exact = comparison.same_bits >= first.at
+    bits = "to the last bit" if is_exact else f"up to rounding, to {comparison.largest:.2g}, relatively"
+    before = f"In the {_counted(first.at, 'step')} before, they agree {bits}."
+    if first.step is None:
+        return before
+    number, wrapper = first.step.old.step, first.step.old.wrapper
+    last = max((each.old.step for each in comparison.steps[: first.at] if each.old.wrapper == wrapper), default=0)
+    return before + (" Steps in between were not recorded: --every 1 shows the first." if number > last + 1 else "")
 
 
 def _table(comparison: Comparison, first: Difference) -> list[str]:
     """Return the steps around the first difference; a second row has what the new run has otherwise."""
-    steps = comparison.pairing.steps[max(0, first.at - _AROUND) : first.at + _AROUND + 1]
-    columns = list(_columns(comparison, first))
-    header = ["", "step", *(name for name, _ in columns)]
-    rows = []
-    for step in steps:
-        mark = ">" if step is first.step else ""
-        number = f"{step.old.step}" + (f" ({step.wrapper})" if len(comparison.old.wrappers) > 1 else "")
-        pairs = [(cell(step.old), cell(step.new)) for _, cell in columns]
-        rows.append([mark, number, *(old for old, _ in pairs)])
-        if any(old != new for old, new in pairs):
-            rows.append(["", "new", *("" if old == new else new for old, new in pairs)])
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    table = [header, *rows]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    rows: list[list[str]] = []
+    for step in comparison.steps[max(0, first.at - _AROUND) : first.at + _AROUND + 1]:
+        old, new = _cells(step.old, first), _cells(step.new, first)
+        rows = rows or [["", "step", *old]]
+        number = f"{step.old.step}" + (f" ({step.old.wrapper})" if len(comparison.old.wrappers) > 1 else "")
+        rows.append([">" if step is first.step else "", number, *old.values()])
+        if old != new:
+            rows.append(["", "new", *("" if old[name] == value else value for name, value in new.items())])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*lines, 'a row "new" has the values of the new run that differ from those of the old run above it']
 
 
-def _columns(comparison: Comparison, first: Difference) -> Iterator[tuple[str, _Cell]]:
-    yield "scale", lambda step: _shown(step.scale)
-    yield "count", lambda step: _shown(step.counter)
-    if any(step.old.loss is not None for step in comparison.pairing.steps):
-        yield "loss", lambda step: _shown(step.loss)
-    yield "inf, nan", lambda step: _shown(step.nonfinite)
-    yield "applied", lambda step: _shown(step.applied)
-    yield "|gradients|", lambda step: _shown(math.hypot(*step.gradient_norms))
-    yield "|variables|", lambda step: _shown(math.hypot(*step.variable_norms))
-    at = first.variable
-    if at is not None:
-        has_several = len(comparison.old.wrappers) > 1
+def _cells(step: TracedStep, first: Difference) -> dict[str, str]:
+    """Return what the table has of a step, by column; the last is of the variable that differs."""
+    cells = {
+        "scale": _shown(step.scale),
+        "count": _shown(step.counter),
+        "loss": _shown(step.loss),
+        "inf, nan": _shown(step.nonfinite),
+        "applied": _shown(step.applied),
+        "|gradients|": _shown(math.hypot(*step.gradient_norms)),
+        "|variables|": _shown(math.hypot(*step.variable_norms)),
+    }
+    if first.step is not None and first.variable is not None:
+        norms = step.gradient_norms if first.quantity == "gradients" else step.variable_norms
         # Other optimizers have other variables.
-        wrapper = None if first.step is None or not has_several else first.step.wrapper
-        yield (
-            "|this one|",
-            lambda step: _norm_at(step, first.quantity, at, wrapper),
-        )
-
-
-def _norm_at(step: TracedStep, quantity: str, at: int, wrapper: int | None) -> str:
-    if wrapper is not None and step.wrapper != wrapper:
-        return ""
-    return _shown((step.gradient_norms if quantity == "gradients" else step.variable_norms)[at])
+        is_of_it = step.wrapper == first.step.old.wrapper
+        cells["|this one|"] = _shown(norms[first.variable]) if is_of_it else ""
+    return cells
 
 
 def _shown(value: float | bool | None) -> str:

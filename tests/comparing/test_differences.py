@@ -161,9 +161,9 @@ def test_a_real_training_is_the_same_up_to_rounding() -> None:
     """RMSprop on TF 2.4 and today: from step 9 on, small gradients differ by more than 1e-5 of themselves."""
     found = compare(str(data_of("rmsprop")), str(pathlib.Path(__file__).parent / "data" / "rmsprop-2.21.json"))
     assert found.verdict == SAME_UP_TO_ROUNDING, text_of(found)
-    assert len(found.pairing.steps) == 40
+    assert len(found.steps) == 40
     assert 1e-6 < found.largest < 1e-5
-    step = found.pairing.steps[8]
+    step = found.steps[8]
     sizes = [abs(a / b - 1) for a, b in zip(step.old.gradient_norms, step.new.gradient_norms, strict=True)]
     assert max(sizes) > 1e-5
 
@@ -250,7 +250,7 @@ def test_steps_that_both_have_are_compared(tmp_path: pathlib.Path) -> None:
     new["steps"] = [each for each in new["steps"] if each["step"] % 2]
     found = compared(tmp_path, content(), new)
     assert found.first is None
-    assert [step.old.step for step in found.pairing.steps] == [1, 3, 5]
+    assert [step.old.step for step in found.steps] == [1, 3, 5]
     found = compared(tmp_path, content(), changed(new, 5, scale=1.0))
     assert "Steps in between were not recorded: --every 1 shows the first." in text_of(found)
 

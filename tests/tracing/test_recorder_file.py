@@ -87,8 +87,8 @@ def test_it_records_what_mpls_trace_does() -> None:
         compared = compare(str(folder.path / "old.json"), str(folder.path / "new.json"))
         assert compared.first is None, text_of(compared)
         assert compared.same_bits == 3
-        assert [step.old.applied for step in compared.pairing.steps] == [True, False, True]
-        assert [step.old.scale for step in compared.pairing.steps] == [8, 8, 4]
+        assert [step.old.applied for step in compared.steps] == [True, False, True]
+        assert [step.old.scale for step in compared.steps] == [8, 8, 4]
 
 
 @pytest.mark.programs

@@ -67,5 +67,5 @@ def test_a_release_that_counts_skips_otherwise_is_found() -> None:
     assert compared.first is not None
     assert compared.first.quantity == "variables"
     # The step after the one that was skipped.
-    assert [step.old.applied for step in compared.pairing.steps[: compared.first.at]] == [True, True, True, False]
+    assert [step.old.applied for step in compared.steps[: compared.first.at]] == [True, True, True, False]
     assert "try --as-of 2.2" in text_of(compared)
