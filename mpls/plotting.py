@@ -9,20 +9,16 @@ import json
 import math
 import os
 import pathlib
-import struct
 import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from mpls.comparing import Trace, is_trace, read_trace
 from mpls.errors import ArgumentValueError, MissingFileError, MissingPackageError, MplsError, printable
 from mpls.formats.training_history import LOSS, SCALE, SKIPPED, STEP
-from mpls.saved.bundles import masked_crc32c
-from mpls.saved.messages import parse
 
-__all__ = ["CannotPlotError", "Course", "UnreadableCourseError", "plot", "plot_traces", "read_course", "scalars"]
+__all__ = ["CannotPlotError", "Course", "UnreadableCourseError", "plot", "plot_traces", "read_course"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -35,7 +31,7 @@ def plot(path: str, out: str, *, force: bool = False) -> str:
     """Draw the course of a training.
 
     Args:
-        path: a directory of TensorBoard's event files, a CSV file of `CSVLogger`, a history in JSON, or a trace.
+        path: a CSV file of `CSVLogger`, a history in JSON, or a trace.
         out: the image, `.png`, `.svg` or `.pdf`.
         force: whether an existing file is replaced.
 
@@ -104,10 +100,8 @@ def read_course(path: str) -> Course:
     place = pathlib.Path(path)
     if not place.exists():
         raise MissingFileError(f"there is nothing at {printable(path)}")
-    if place.is_dir():
-        return _course_of_events(place)
-    if "tfevents" in place.name:
-        raise UnreadableCourseError(f"{printable(path)} is one event file; give the directory that it is in")
+    if place.is_dir() or "tfevents" in place.name:
+        raise UnreadableCourseError(f"{printable(path)} is for TensorBoard, which draws it: tensorboard --logdir DIR")
     if not place.is_file():
         # A pipe may never end, or never begin.
         raise UnreadableCourseError(f"{printable(path)} is not a regular file")
@@ -119,8 +113,6 @@ def read_course(path: str) -> Course:
 # What was recorded.
 
 Points = list[tuple[float, float]]
-# What is drawn, by the names in histories.
-_SHOWN = (SCALE, SKIPPED, LOSS)
 # Scales and losses are float32. Axes overflow near the limits of float64.
 _INFINITE = 2.0**128
 _LARGEST_STEP = 2.0**63
@@ -136,7 +128,7 @@ class Course:
 
     Attributes:
         title: where it is from.
-        unit: what the points are numbered by, `'step'` or `'epoch'`; `'reading'` where there are several of one.
+        unit: what the points are numbered by, `'step'`, `'epoch'` or `'reading'`.
         scale: the loss scale.
         skipped: the number of skipped steps so far; empty if it was not recorded.
         loss: the loss where it was finite; empty if it was not recorded.
@@ -176,8 +168,8 @@ class Course:
         return f"{places}: loss scale {min(scales):.12g} to {max(scales):.12g}{skipped}"
 
 
-def _course_of_columns(title: str, unit: str, rows: Iterable[tuple[Any, Mapping[str, Any]]], missing: str) -> Course:
-    """Return the course that rows tell.
+def _course_of_rows(title: str, unit: str, rows: Iterable[tuple[Any, Mapping[str, Any]]], missing: str) -> Course:
+    """Return the course that rows tell; if a step does not follow the one before, the rows are numbered instead.
 
     Args:
         title: where they are from.
@@ -188,58 +180,25 @@ def _course_of_columns(title: str, unit: str, rows: Iterable[tuple[Any, Mapping[
     Raises:
         UnreadableCourseError: there is no loss scale.
     """
-    series = {name: _Series() for name in _SHOWN}
-    for place, row in rows:
-        step = _as_number(place)
-        for name in _SHOWN:
-            if step is not None and abs(step) <= _LARGEST_STEP and name in row:
-                # `save` writes null for a number that is not finite.
-                series[name].add(step, math.nan if row[name] is None else _as_number(row[name]))
-    values = {name: each.by_place() for name, each in series.items()}
-    places = sorted({place for found in values.values() for place in found})
-    numbers, within = {place: place[0] for place in places}, ""
-    if any(again for _, again in places):
-        numbers = {place: float(number) for number, place in enumerate(places, 1)}
-        unit, within = "reading", f"{unit} {places[0][0]:.12g} to {places[-1][0]:.12g}"
-    points = {name: {numbers[place]: value for place, value in found.items()} for name, found in values.items()}
-    scale, skipped, loss = (_finite(points[name]) for name in _SHOWN)
+    numbered = ((_as_number(place), row) for place, row in rows)
+    read = [(step, row) for step, row in numbered if step is not None and abs(step) <= _LARGEST_STEP]
+    steps, within = [step for step, _ in read], ""
+    if any(later <= step for step, later in itertools.pairwise(steps)):
+        # Steps stay where they are if nothing counts them, and go back in a training that was resumed.
+        unit, within = "reading", f"{unit} {min(steps):.12g} to {max(steps):.12g}"
+        read = [(float(number), row) for number, (_, row) in enumerate(read, 1)]
+    scale, skipped, loss = (_points_of(name, read) for name in (SCALE, SKIPPED, LOSS))
+    bad_loss = [step for step, value in loss if not _is_finite(value)]
+    scale, skipped, loss = ([point for point in points if _is_finite(point[1])] for points in (scale, skipped, loss))
     if not any(value > 0 for _, value in scale):
         raise UnreadableCourseError(missing)
-    bad_loss = sorted(step for step, value in points[LOSS].items() if not _is_finite(value))
     return Course(title, unit, scale, skipped, loss, bad_loss, within)
 
 
-class _Series:
-    """The values of one name, as they are read one after the other."""
-
-    def __init__(self) -> None:
-        self._values: dict[float, list[float | None]] = {}
-        self._step: float | None = None
-
-    def add(self, step: float, value: float | None) -> None:
-        """Add what was read next; None if it was no number.
-
-        Steps do not always advance: each reading counts. A training that was resumed goes back, and has some steps
-        twice: the later counts.
-        """
-        if step == self._step:
-            self._values[step].append(value)
-        else:
-            self._values[step] = [value]
-        self._step = step
-
-    def by_place(self) -> dict[tuple[float, int], float]:
-        """Return the values, each by its step and the number of readings of that step before it."""
-        return {
-            (step, again): value
-            for step, values in self._values.items()
-            for again, value in enumerate(values)
-            if value is not None
-        }
-
-
-def _finite(points: Mapping[float, float]) -> Points:
-    return sorted((step, value) for step, value in points.items() if _is_finite(value))
+def _points_of(name: str, rows: Iterable[tuple[float, Mapping[str, Any]]]) -> Points:
+    # `save` writes null for a number that is not finite.
+    values = ((step, math.nan if row[name] is None else _as_number(row[name])) for step, row in rows if name in row)
+    return [(step, value) for step, value in values if value is not None]
 
 
 def _is_finite(value: float) -> bool:
@@ -270,7 +229,7 @@ def _course_of_trace(trace: Trace) -> Course:
         row = {SCALE: each.scale} if each.loss is None else {SCALE: each.scale, LOSS: each.loss}
         rows.append((each.step, {**row, SKIPPED: skipped} if has_all else row))
     title = pathlib.Path(trace.path).name
-    return _course_of_columns(title, STEP, rows, f"{printable(trace.path)} has no loss scale above 0")
+    return _course_of_rows(title, STEP, rows, f"{printable(trace.path)} has no loss scale above 0")
 
 
 # In text files.
@@ -296,7 +255,7 @@ def _course_of_json(path: pathlib.Path) -> Course:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UnreadableCourseError(f"{name} is not a list of objects, as LossScaleCallback.save(path) writes it")
     missing = f"{name} has no object with {STEP!r} and {SCALE!r}, as LossScaleCallback.save(path) writes them"
-    return _course_of_columns(path.name, STEP, ((row.get(STEP), row) for row in rows), missing)
+    return _course_of_rows(path.name, STEP, ((row.get(STEP), row) for row in rows), missing)
 
 
 def _course_of_csv(path: pathlib.Path) -> Course:
@@ -322,7 +281,7 @@ def _course_of_csv(path: pathlib.Path) -> Course:
         raise UnreadableCourseError(
             f"{name} lacks {wanted}; LossScaleCallback() goes before CSVLogger in the list of callbacks"
         )
-    return _course_of_columns(path.name, unit, ((row[unit], row) for row in rows), f"{name} has no number in {SCALE!r}")
+    return _course_of_rows(path.name, unit, ((row[unit], row) for row in rows), f"{name} has no number in {SCALE!r}")
 
 
 def _text(path: pathlib.Path) -> str:
@@ -330,141 +289,8 @@ def _text(path: pathlib.Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UnreadableCourseError(
-            f"{printable(str(path))} is not text; give a CSV file, a history in JSON, or a directory of event files"
+            f"{printable(str(path))} is not text; give a CSV file, a history in JSON, or a trace"
         ) from None
-
-
-# In the event files that TensorBoard shows.
-
-# TensorFlow's number of the dtype.
-_FLOAT32 = 1
-# Records above this are graphs and images.
-_LARGE = 1 << 16
-# What Keras puts before the names of its logs: each epoch, or each batch.
-_EPOCH, _BATCH = "epoch_", "batch_"
-
-Scalars = dict[str, list[tuple[int, float]]]
-
-
-def _course_of_events(folder: pathlib.Path) -> Course:
-    """Read the loss scale from the event files in a directory and those below.
-
-    Raises:
-        UnreadableCourseError: there are none, they have no loss scale, several runs have one, or a file is broken.
-        OSError: a file cannot be read.
-    """
-    shown = printable(str(folder))
-    runs = {run: _merged(files) for run, files in _runs(folder).items()}
-    if not runs:
-        raise UnreadableCourseError(f"{shown} has no event files, whose names have 'tfevents' in them")
-    scaled = {run: found for run, found in runs.items() if _tags_of_scales(found)}
-    if not scaled:
-        advice = "LossScaleCallback() goes before TensorBoard in the list of callbacks, or use write_scalars"
-        raise UnreadableCourseError(f"{shown} has event files, but none has a scalar {SCALE!r}; {advice}")
-    if len(scaled) > 1:
-        names = ", ".join(printable(str(run)) for run in sorted(scaled))
-        raise UnreadableCourseError(f"{shown} has several runs with a {SCALE!r}; give one of {names}")
-    ((run, found),) = scaled.items()
-    # Where Keras has written each batch too, that is the finer one.
-    tag = max(_tags_of_scales(found), key=lambda each: len(found[each]))
-    unit = "epoch" if tag.rpartition("/")[2].startswith(_EPOCH) else "step"
-    pairs = {name: found.get(_tag_beside(tag, name, found), []) for name in _SHOWN}
-    if tag.rpartition("/")[2].startswith((_EPOCH, _BATCH)):
-        # Keras' own steps always advance, but two callbacks write each twice.
-        pairs = {name: list(dict(values).items()) for name, values in pairs.items()}
-    rows = ((step, {name: value}) for name, values in pairs.items() for step, value in values)
-    title = os.path.relpath(run, folder.parent) if run != folder else folder.resolve().name
-    return _course_of_columns(title, unit, rows, f"{shown} has no loss scale above 0")
-
-
-def _tags_of_scales(found: Scalars) -> list[str]:
-    """Return the tags that end in the usual name, or have counters below them, as those that users choose have."""
-    return [tag for tag in found if _plain(tag) == SCALE or f"{tag}/{SKIPPED}" in found]
-
-
-def _plain(tag: str) -> str:
-    return tag.rpartition("/")[2].removeprefix(_EPOCH).removeprefix(_BATCH)
-
-
-def _tag_beside(tag: str, name: str, found: Scalars) -> str:
-    """Return the tag of what has a name in logs, beside the tag of a scale."""
-    if name == SCALE:
-        return tag
-    # `write_scalars` and the hook put counters below the scale; Keras puts all in one place.
-    below = f"{tag}/{name}"
-    return below if below in found else tag.removesuffix(_plain(tag)) + name
-
-
-def _runs(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    found = {}
-    for place, _, names in os.walk(folder):
-        # The names begin with the time at which they were made.
-        files = [pathlib.Path(place, name) for name in sorted(names) if "tfevents" in name]
-        if files:
-            found[pathlib.Path(place)] = files
-    return found
-
-
-def _merged(files: list[pathlib.Path]) -> Scalars:
-    found: Scalars = defaultdict(list)
-    for path in files:
-        for tag, step, value in scalars(path):
-            found[tag].append((step, value))
-    return found
-
-
-def scalars(path: pathlib.Path) -> Iterator[tuple[str, int, float]]:
-    """Yield the scalars in an event file, up to where it ends: tag, step and value.
-
-    Raises:
-        UnreadableCourseError: the file is no regular one, or is broken; one that is still written to, and ends within a
-            record, is not.
-        OSError: it cannot be read.
-    """
-    if path.exists() and not path.is_file():
-        raise UnreadableCourseError(f"{printable(str(path))} is not a regular file")
-    with path.open("rb") as file:
-        try:
-            for record in _records(file):
-                yield from _scalars_of_event(record)
-        except (ValueError, struct.error) as error:
-            raise UnreadableCourseError(f"{printable(str(path))} is broken ({printable(str(error))})") from None
-
-
-def _records(file: BinaryIO) -> Iterator[bytes]:
-    while len(head := file.read(12)) == 12:
-        size, checksum = struct.unpack("<QI", head)
-        if masked_crc32c(head[:8]) != checksum:
-            raise ValueError("the checksum of a record's length is wrong")
-        if size > _LARGE:
-            file.seek(size + 4, os.SEEK_CUR)
-            continue
-        data, tail = file.read(size), file.read(4)
-        if len(tail) < 4:
-            return
-        if masked_crc32c(data) != int.from_bytes(tail, "little"):
-            raise ValueError("the checksum of a record is wrong")
-        yield data
-
-
-def _scalars_of_event(content: bytes) -> Iterator[tuple[str, int, float]]:
-    event = parse("Event", content)
-    for value in event.summary.value:
-        kind = value.WhichOneof("value")
-        number = value.simple_value if kind == "simple_value" else _scalar_of_tensor(value.tensor)
-        if kind is not None and number is not None and value.tag:
-            yield value.tag, event.step, number
-
-
-def _scalar_of_tensor(tensor: Any) -> float | None:
-    """Return the number in a float32 tensor; None if it is another, or has several."""
-    if tensor.dtype != _FLOAT32:
-        return None
-    if tensor.tensor_content:
-        numbers = struct.unpack(f"<{len(tensor.tensor_content) // 4}f", tensor.tensor_content)
-    else:
-        numbers = tuple(tensor.float_val)
-    return float(numbers[0]) if len(numbers) == 1 else None
 
 
 # Drawing with matplotlib.

@@ -235,11 +235,7 @@ def _add_plot(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "nothing to draw, the image exists, or matplotlib is missing: pip install 'mpls[plot]'.",
     )
     plot.set_defaults(parser=plot)
-    plot.add_argument(
-        "path",
-        metavar="PATH",
-        help="a directory of TensorBoard's event files, a CSV file of CSVLogger, a history in JSON, or a trace",
-    )
+    plot.add_argument("path", metavar="PATH", help="a CSV file of CSVLogger, a history in JSON, or a trace")
     plot.add_argument(
         "-o", "--out", default="loss_scale.png", help="the image: .png, .svg or .pdf; default: %(default)s"
     )

@@ -1,4 +1,4 @@
-"""The protocol buffers in checkpoints, SavedModels and event files, as far as mpls reads them.
+"""The protocol buffers in checkpoints and SavedModels, as far as mpls reads them.
 
 TensorFlow's generated classes take seconds to import. These are made by google.protobuf from the fields listed here.
 """
@@ -11,11 +11,6 @@ from typing import Any
 # Each message, and its fields: `name=number type`. `*` marks a repeated field, `{}` a map from strings to values, and a
 # prefix as `kind.` the fields of a oneof. An indented line continues the one before it.
 _MESSAGES = """
-Event: step=2 int64; what.summary=5 Summary
-Summary: value=1 *SummaryValue
-SummaryValue: tag=1 string; value.simple_value=2 float; value.tensor=8 Tensor
-Tensor: dtype=1 int32; tensor_content=4 bytes; float_val=5 *float
-
 BundleHeader: num_shards=1 int32; endianness=2 int32
 BundleEntry: dtype=1 int32; shape=2 Shape; shard_id=3 int32; offset=4 int64; size=5 int64; crc32c=6 fixed32;
     slices=7 *Slice

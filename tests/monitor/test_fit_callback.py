@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import io
 import json
 import os
@@ -25,6 +24,7 @@ import mpls.keras
 from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
 
+from .events import scalars
 from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of, model_of, output
 
 COUNTERS = ["applied_steps", "skipped_steps", "consecutive_skips"]
@@ -302,19 +302,6 @@ class RefusedTest(unittest.TestCase):
             LossScaleCallback(messages=1)  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, "LossScaleCallback: every"):
             LossScaleCallback(every=None)  # type: ignore[arg-type]
-
-
-def scalars(folder: str) -> dict[str, list[tuple[int, float]]]:
-    """Return what the files of events in a folder hold, by tag."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for path in glob.glob(f"{folder}/**/events*", recursive=True):
-        for event in tf.compat.v1.train.summary_iterator(path):
-            for value in event.summary.value:
-                if value.metadata.plugin_data.plugin_name == "scalars" or value.HasField("tensor"):
-                    array = tf.make_ndarray(value.tensor)
-                    if array.ndim == 0 and array.dtype.kind in "fi":
-                        found.setdefault(value.tag, []).append((event.step, float(array)))
-    return found
 
 
 def test_all_families_are_there() -> None:

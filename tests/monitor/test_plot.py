@@ -25,11 +25,11 @@ from parameterized import parameterized
 import mpls
 import mpls.v1
 from mpls.cli import main
-from mpls.monitor import LossScaleCallback, LossScaleHook, write_scalars
-from mpls.plotting import read_course, scalars
+from mpls.monitor import LossScaleCallback, LossScaleHook
+from mpls.plotting import read_course
 from tests.processes import process_environment
 
-from .models import data, keras_of, model_of, wrapped
+from .models import data, keras_of, model_of
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 0, "loss_scale": 32.0, "skipped_steps": 0},
@@ -48,18 +48,6 @@ def plot(*arguments: str) -> tuple[int, str, str]:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         status = main(["plot", *arguments])
     return status, out.getvalue(), err.getvalue()
-
-
-def write_events(folder: pathlib.Path, records: list[dict[str, Any]], prefix: str = "") -> None:
-    with tf.summary.create_file_writer(str(folder)).as_default():
-        for record in records:
-            for name, value in record.items():
-                if name != "step" and value is not None:
-                    tf.summary.scalar(prefix + name, value, step=record["step"])
-        # What is no scalar does not matter.
-        tf.summary.text("text", "words", step=0)
-        tf.summary.histogram("weights", [1.0, 2.0], step=0)
-        tf.summary.image("image", tf.random.uniform([1, 200, 200, 3]), step=0)
 
 
 class FolderTest(unittest.TestCase):
@@ -91,18 +79,6 @@ class SourceTest(FolderTest):
     def test_history(self) -> None:
         self.check(self.file("history.json", json.dumps(RECORDS)), "step")
 
-    @parameterized.expand([("step", "", "step"), ("epoch", "epoch_", "epoch"), ("name", "train/", "step")])
-    @pytest.mark.default_run("one case")
-    def test_events(self, name: str, prefix: str, unit: str) -> None:
-        write_events(self.folder / "run" / "train", RECORDS, prefix)
-        write_events(self.folder / "run" / "validation", [{"step": 0, "epoch_loss": 1.0}])
-        self.check(str(self.folder / "run"), unit)
-
-    def test_batches_are_taken_where_there_are_both(self) -> None:
-        write_events(self.folder / "run", RECORDS, "batch_")
-        write_events(self.folder / "run", RECORDS[:2], "epoch_")
-        self.check(str(self.folder / "run"), "step")
-
     def test_csv(self) -> None:
         course = read_course(self.file("log.csv", CSV))
         self.assertEqual((course.unit, course.scale), ("epoch", [(0, 2.0**15), (1, 2.0**14)]))
@@ -113,26 +89,6 @@ class SourceTest(FolderTest):
         course = read_course(self.file("log.csv", "step,loss_scale\n1,8\n2,16\n3,8\n"))
         self.assertEqual(course.marks(), ([(3, 8.0)], "scale came down: steps were skipped"))
         self.assertEqual(plot(self.file("log.csv", "step,loss_scale\n1,8\n"), "-o", self.out)[0], 0)
-
-    def test_every_event_that_tensorflow_reads_is_read(self) -> None:
-        write_events(self.folder / "run", RECORDS)
-        (path,) = (self.folder / "run").iterdir()
-        found = {(tag, step, value) for tag, step, value in scalars(path)}
-        expected = set()
-        for event in tf.compat.v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                if value.metadata.plugin_data.plugin_name == "scalars":
-                    expected.add((value.tag, event.step, float(tf.make_ndarray(value.tensor))))
-        self.assertEqual(found, expected)
-        self.assertEqual(len(expected), 13)
-
-    def test_file_that_is_still_written_to(self) -> None:
-        write_events(self.folder / "run", RECORDS)
-        (path,) = (self.folder / "run").iterdir()
-        whole = path.read_bytes()
-        for size in range(0, len(whole), 997):
-            path.write_bytes(whole[:size])
-            self.assertLessEqual(len(list(scalars(path))), 13)
 
 
 class NumbersTest(FolderTest):
@@ -152,19 +108,12 @@ class NumbersTest(FolderTest):
         expected = ["7", "step", "loss scale (factor)", "loss scale", "loss", "not finite (1 times)"]
         self.assertCountEqual(texts, [*expected, "Loss scale of a.json"])
 
-    def test_of_a_step_that_is_there_twice_the_later_counts(self) -> None:
-        rows = "1,8,3\n2,4,2\n3,2,9\n2,16,1\n"
-        course = read_course(self.file("a.csv", f"step,loss_scale,loss\n{rows}"))
-        self.assertEqual((course.scale, course.loss), ([(1, 8), (2, 16), (3, 2)], [(1, 3), (2, 1), (3, 9)]))
-
-    def test_each_reading_of_a_step_is_drawn(self) -> None:
+    def test_each_reading_is_drawn_if_steps_do_not_advance(self) -> None:
         records = [(1, 8, 0), (1, 4, 1), (1, 2, 2), (2, 2, 2), (3, 4, 2)]
         names = ("step", "loss_scale", "skipped_steps")
-        rows: list[dict[str, Any]] = [dict(zip(names, each, strict=True)) for each in records]
-        write_events(self.folder / "run", [{**each, "loss_scale": float(each["loss_scale"])} for each in rows])
         text = "step,loss_scale,skipped_steps\n" + "".join("{},{},{}\n".format(*each) for each in records)
-        history = self.file("a.json", json.dumps(rows))
-        for path in (history, self.file("a.csv", text), str(self.folder / "run")):
+        history = self.file("a.json", json.dumps([dict(zip(names, each, strict=True)) for each in records]))
+        for path in (history, self.file("a.csv", text)):
             course = read_course(path)
             self.assertEqual((course.unit, course.within), ("reading", "step 1 to 3"))
             self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 2), (4, 2), (5, 4)])
@@ -174,11 +123,11 @@ class NumbersTest(FolderTest):
         self.assertEqual((status, said.removesuffix(f"{self.folder / 'out.svg'}\n")), (0, words))
         self.assertIn("reading (step 1 to 3)", (self.folder / "out.svg").read_text())
 
-    def test_readings_of_a_step_that_was_resumed_replace_the_older_ones(self) -> None:
-        rows = "1,8,1\n2,4,1\n2,2,NA\n2,1,3\n3,1,1\n2,32,5\n2,16,6\n"
-        course = read_course(self.file("a.csv", f"step,loss_scale,loss\n{rows}"))
-        self.assertEqual(course.scale, [(1, 8), (2, 32), (3, 16), (4, 1)])
-        self.assertEqual(course.loss, [(1, 1), (2, 5), (3, 6), (4, 1)])
+    def test_a_training_that_was_resumed_is_drawn_as_it_ran(self) -> None:
+        course = read_course(self.file("a.csv", "step,loss_scale,loss\n1,8,1\n2,4,NA\n1,16,5\n2,32,6\n"))
+        self.assertEqual((course.unit, course.within), ("reading", "step 1 to 2"))
+        self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 16), (4, 32)])
+        self.assertEqual(course.loss, [(1, 1), (3, 5), (4, 6)])
 
     @parameterized.expand(
         [
@@ -215,46 +164,22 @@ class WrittenTest(FolderTest):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
     def test_fit(self, name: str, family: str) -> None:
-        model, callbacks, callback = model_of(family, count_steps=True), keras_of(family).callbacks, LossScaleCallback()
-        csv, logs, each_batch = (str(self.folder / each) for each in ("log.csv", "logs", "each_batch"))
-        after = [
-            *(callbacks.CSVLogger(csv, separator=";"), callbacks.TensorBoard(logs)),
-            callbacks.TensorBoard(each_batch, update_freq=1),
-        ]
+        model, callback, csv = model_of(family, count_steps=True), LossScaleCallback(), str(self.folder / "log.csv")
+        logger = keras_of(family).callbacks.CSVLogger(csv, separator=";")
         x = np.ones([4, 1], np.float32)
-        validation = {"validation_data": (x, x)}
-        model.fit(**data(3), **validation, epochs=2, callbacks=[callback, *after])
+        model.fit(**data(3), validation_data=(x, x), epochs=2, callbacks=[callback, logger])
         history = str(self.folder / "history.json")
         callback.save(history)
-        for path in (csv, logs):
-            course = read_course(path)
-            self.assertEqual((course.unit, course.scale, course.skipped), ("epoch", *AT_EPOCHS), path)
-            self.assertEqual((len(course.loss), course.bad_loss), (0, [0, 1]))
+        course = read_course(csv)
+        self.assertEqual((course.unit, course.scale, course.skipped), ("epoch", *AT_EPOCHS))
+        self.assertEqual((len(course.loss), course.bad_loss), (0, [0, 1]))
         course = read_course(history)
         self.assertEqual((course.unit, course.scale), ("step", [(0, 16.0), *AT_BATCHES]))
         self.assertEqual((course.marks()[0], course.bad_loss), ([(4, 16.0), (8, 16.0)], [4, 8]))
-        scales = [scale for _, scale in read_course(each_batch).scale]
-        self.assertEqual(scales, [scale for _, scale in AT_BATCHES])
         self.assertEqual(plot(history, "-o", self.out)[0], 0)
 
-    @parameterized.expand(["loss_scale", "train/scale"])
-    def test_write_scalars(self, name: str) -> None:
-        opt = wrapped(initial_scale=16, count_steps=True)
-        loss = f"{name.rpartition('/')[0]}/loss".removeprefix("/")
-        weight, logs = tf.Variable(1.0), str(self.folder / "logs")
-        with tf.summary.create_file_writer(logs).as_default():
-            for step, gradient in enumerate([1.0, math.inf, 1.0]):
-                grads = opt.get_unscaled_gradients([opt.get_scaled_loss(tf.constant(gradient))])
-                opt.apply_gradients([(grads[0], weight)])
-                write_scalars(opt, step, name)
-                tf.summary.scalar(loss, gradient, step)
-        course = read_course(logs)
-        self.assertEqual((course.unit, course.scale), ("step", [(0, 16.0), (1, 8.0), (2, 8.0)]))
-        self.assertEqual((course.skipped, course.marks()[0]), ([(0, 0), (1, 1), (2, 1)], [(1, 8.0)]))
-        self.assertEqual((course.loss, course.bad_loss), ([(0, 1.0), (2, 1.0)], [1]))
-
     def test_hook(self) -> None:
-        v1, logs = tf.compat.v1, str(self.folder / "logs")
+        v1, history = tf.compat.v1, self.folder / "history.json"
         with tf.Graph().as_default():
             opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
                 v1.train.GradientDescentOptimizer(0.25), mpls.v1.DynamicLossScale(16, 3), count_steps=True
@@ -262,18 +187,17 @@ class WrittenTest(FolderTest):
             gradient = v1.placeholder(tf.float32, [])
             step = v1.train.get_or_create_global_step()
             train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient, step)
-            hook = LossScaleHook(opt, every=1, loss=gradient, summary_dir=logs)
+            hook = LossScaleHook(opt, every=1, loss=gradient)
             with v1.train.MonitoredSession(hooks=[hook]) as session:
                 for each in (1.0, 2.0, 4.0, 8.0):
                     session.run(train_op, {gradient: each})
-        hook.save(self.folder / "history.json")
+        hook.save(history)
         scale, loss = [(1, 16.0), (2, 16.0), (3, 32.0), (4, 32.0)], [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)]
-        for path in (logs, str(self.folder / "history.json")):
-            course = read_course(path)
-            self.assertEqual((course.unit, course.scale, course.loss), ("step", scale, loss))
+        course = read_course(str(history))
+        self.assertEqual((course.unit, course.scale, course.loss), ("step", scale, loss))
 
     def test_hook_of_steps_that_do_not_advance(self) -> None:
-        v1, logs = tf.compat.v1, str(self.folder / "logs")
+        v1, history = tf.compat.v1, self.folder / "history.json"
         with tf.Graph().as_default():
             opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
                 v1.train.GradientDescentOptimizer(0.25), mpls.v1.DynamicLossScale(16, 3), count_steps=True
@@ -281,16 +205,15 @@ class WrittenTest(FolderTest):
             gradient = v1.placeholder(tf.float32, [])
             v1.train.get_or_create_global_step()
             train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient)
-            hook = LossScaleHook(opt, every=1, summary_dir=logs)
+            hook = LossScaleHook(opt, every=1)
             with v1.train.MonitoredSession(hooks=[hook]) as session:
                 for each in (1.0, math.inf, math.inf, 8.0):
                     session.run(train_op, {gradient: each})
-        hook.save(self.folder / "history.json")
-        for path in (logs, str(self.folder / "history.json")):
-            course = read_course(path)
-            self.assertEqual((course.unit, course.within), ("reading", "step 0 to 0"))
-            self.assertEqual(course.scale, [(1, 16.0), (2, 8.0), (3, 4.0), (4, 4.0)])
-            self.assertEqual(course.marks()[0], [(2, 8.0), (3, 4.0)])
+        hook.save(history)
+        course = read_course(str(history))
+        self.assertEqual((course.unit, course.within), ("reading", "step 0 to 0"))
+        self.assertEqual(course.scale, [(1, 16.0), (2, 8.0), (3, 4.0), (4, 4.0)])
+        self.assertEqual(course.marks()[0], [(2, 8.0), (3, 4.0)])
 
 
 class RefusedTest(FolderTest):
@@ -320,7 +243,7 @@ class RefusedTest(FolderTest):
             ("csv without numbers", "a.csv", "epoch,loss_scale\n0,NA\n", "has no number in 'loss_scale'"),
             ("binary", "a.csv", b"\xff\xfe\x00\x81", "is not text"),
             ("nul", "a.csv", b"epoch,loss_scale\n\x00\n", ""),
-            ("one event file", "events.out.tfevents.1", b"", "give the directory"),
+            ("event file", "events.out.tfevents.1", b"", "is for TensorBoard"),
             ("unreadable name", "a\x1b[31m.csv", "x", "\\x1b"),
         ]
     )
@@ -330,24 +253,8 @@ class RefusedTest(FolderTest):
     def test_nothing_there(self) -> None:
         self.refused(str(self.folder / "none"), "there is nothing at")
 
-    def test_directories(self) -> None:
-        run = self.folder / "run"
-        run.mkdir()
-        self.refused(str(run), "has no event files")
-        write_events(run / "a", [{"step": 1, "loss": 1.0}])
-        self.refused(str(run), "goes before TensorBoard")
-        write_events(run / "b", RECORDS)
-        write_events(run / "c", RECORDS)
-        self.refused(str(run), "has several runs", f"{run / 'b'}, {run / 'c'}")
-
-    @parameterized.expand([("length", 5), ("content", 20)])
-    def test_broken_event_files(self, name: str, place: int) -> None:
-        write_events(self.folder / "run", RECORDS)
-        (path,) = (self.folder / "run").iterdir()
-        data = bytearray(path.read_bytes())
-        data[place] ^= 0xFF
-        path.write_bytes(data)
-        self.refused(str(self.folder / "run"), "is broken", "checksum")
+    def test_a_directory_is_for_tensorboard(self) -> None:
+        self.refused(str(self.folder), "is for TensorBoard, which draws it")
 
     def test_existing_image_is_kept(self) -> None:
         path, image = self.file("a.csv", CSV), self.file("out.png", "mine")

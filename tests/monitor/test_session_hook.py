@@ -20,6 +20,7 @@ import mpls.v1
 from mpls.errors import TrainingStuckError
 from mpls.monitor import LossScaleHook
 
+from .events import scalars
 from .models import wrapped
 
 v1 = tf.compat.v1
@@ -68,16 +69,6 @@ def train(hook_of: Callable[[Any], Any], opt: Any, gradients: list[float], kind:
     return hook
 
 
-def simple_values(folder: str) -> dict[str, list[tuple[int, float]]]:
-    """Return what summaries of TF 1 hold in the event files of a folder, by tag."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for path in pathlib.Path(folder).rglob("events*"):
-        for event in v1.train.summary_iterator(str(path)):
-            for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found
-
-
 class HookTest(unittest.TestCase):
     def setUp(self) -> None:
         graph = tf.Graph().as_default()
@@ -115,7 +106,7 @@ class HookTest(unittest.TestCase):
             hook.save(os.path.join(folder, "history.json"))
             with open(os.path.join(folder, "history.json")) as file:
                 saved = json.load(file)
-            found = simple_values(folder)
+            found = scalars(folder)
         self.assertEqual([each.get("loss") for each in hook.history], [4.0, float("inf"), None])
         self.assertEqual([each.get("loss", 0) for each in saved], [4.0, None, 0])
         self.assertEqual([{**each, "loss": 0} for each in saved], [{**each, "loss": 0} for each in hook.history])
