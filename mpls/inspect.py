@@ -81,8 +81,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             not in the file. `options` has what only mpls has: arguments, and variables such as `bad_steps`.
           * `options`: arguments that only mpls has and that concern steps, an object.
           * `counts`: the counters of `count_steps` by name, an object; empty if there are none.
-          * `overflows`: a list of `{"variable": str or null, "count": int, "last_step": int}`, the worst first; null
-            where the file does not hold the variable.
           * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
             be restored into, the call that does it, as `'mpls.convert_state'`, and whether that restores steps and
             slots or only settings.
@@ -151,7 +149,6 @@ def _optimizer(optimizer: OptimizerRecord, by: str | None) -> dict[str, Any]:
         "loss_scale": None if optimizer.loss_scale is None else _loss_scale(optimizer.loss_scale),
         "options": _plain(dict(optimizer.options)),
         "counts": dict(optimizer.counts),
-        "overflows": [vars(each) for each in optimizer.overflows],
         "restores_into": _targets(optimizer, by),
     }
 
@@ -238,13 +235,7 @@ def _option_lines(optimizer: dict[str, Any]) -> list[str]:
     of_scale = {} if optimizer["loss_scale"] is None else optimizer["loss_scale"]["options"]
     given = ", ".join(f"{name} {_short(value)}" for name, value in {**of_scale, **optimizer["options"]}.items())
     counted = ", ".join(f"{name} {value}" for name, value in optimizer["counts"].items())
-    worst = [
-        f"{each['variable'] or 'a variable that is not in the file'} {each['count']}, last in step {each['last_step']}"
-        for each in optimizer["overflows"][:5]
-    ]
-    more = len(optimizer["overflows"]) - len(worst)
-    overflowed = "; ".join(worst) + (f"; and {more} others" if more else "")
-    lines = {"options": given, "steps": counted, "overflows": overflowed}
+    lines = {"options": given, "steps": counted}
     return [f"  {name}: {line}" for name, line in lines.items() if line]
 
 

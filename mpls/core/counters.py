@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -316,25 +316,6 @@ class Overflows(Stateful):
             rows = ((name, *of_marks.get(mark, (0, 0))) for name, mark in zip(names, marks_of(names), strict=True))
             found += [Overflow(*row) for row in rows if row[1]]
         return OverflowReport(sorted(found, key=lambda each: (-each.count, each.variable)))
-
-    def load(self, overflows: Mapping[str, tuple[int, int]]) -> list[str]:
-        """Set the counts and last steps of variables by name, in eager mode; return the names that are known.
-
-        The counts of other variables stay as they are.
-        """
-        found = []
-        for end, names in self._lists.here().items():
-            variables = [self._created_weight(kind + end) for kind in OVERFLOW_KINDS[:2]]
-            marks = sorted(marks_of(names))
-            places = {name: marks.index(mark) for name, mark in zip(names, marks_of(names), strict=True)}
-            for column, variable in enumerate(variables):
-                numbers = variable.numpy()
-                for name in overflows.keys() & places.keys():
-                    numbers[places[name]] = overflows[name][column]
-                variable.assign(numbers)
-            self._created_weight(_NAMES + end).assign(marks)
-            found += [name for name in overflows if name in places]
-        return list(dict.fromkeys(found))
 
 
 def _has_each(known: Sequence[str], names: Sequence[str]) -> bool:

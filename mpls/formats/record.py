@@ -35,21 +35,6 @@ class LossScaleRecord:
 
 
 @dataclass(frozen=True)
-class OverflowRecord:
-    """The overflows of a variable's gradient.
-
-    Attributes:
-        variable: the variable's name; None if the file has none that it could be.
-        count: the number of steps in which the gradient was infinite or NaN.
-        last_step: the last of them, counted from 1.
-    """
-
-    variable: str | None
-    count: int
-    last_step: int
-
-
-@dataclass(frozen=True)
 class VariableRecord:
     """The slots of one variable.
 
@@ -80,7 +65,6 @@ class OptimizerRecord:
         loss_scale: the loss scale of its wrapper; None if it was saved without a wrapper.
         options: arguments of the wrapper that only mpls has and that concern its steps, as `'count_steps'`.
         counts: the counters of its steps, by name; empty if they were not counted.
-        overflows: the variables whose gradients overflowed, where they were tracked.
     """
 
     key: str
@@ -93,7 +77,6 @@ class OptimizerRecord:
     loss_scale: LossScaleRecord | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
-    overflows: Sequence[OverflowRecord] = ()
 
 
 @dataclass(frozen=True)

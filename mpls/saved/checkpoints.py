@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from mpls.formats.algorithms import (
     MOMENTUM_PRODUCTS,
@@ -30,26 +28,21 @@ from mpls.formats.object_graph import (
     ObjectGraph,
     SlotVariable,
 )
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.validity import constraint_on_number
 from mpls.formats.wrapper_state import (
     COUNTS,
     FLOAT_EXTRAS,
     LOSS_SCALE,
-    OVERFLOW_KINDS,
-    OVERFLOWS,
     STATE_OF_KERAS_3,
     STEP_RECORD,
     WHOLE_EXTRAS,
     WRAPPED,
-    marks_of,
 )
 from mpls.saved.bundles import Bundle
 from mpls.saved.foreign_files import FROM_WRITER, broken, reading_foreign_bytes
 from mpls.saved.messages import parse
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
-
-__all__ = ["ObjectCheckpoint", "overflows_of"]
 
 # Variables of legacy optimizers that are neither slots nor hyperparameters.
 _LEGACY_STATE = (ITERATIONS["legacy"], MOMENTUM_PRODUCTS["legacy"])
@@ -130,8 +123,8 @@ class ObjectCheckpoint(ObjectGraph):
             record = self._read_v1(state, key)
         else:
             return None
-        counts, overflows = self._counts(number, [each.name for each in record.variables])
-        return replace(record, loss_scale=self._loss_scale(number), counts=counts, overflows=overflows)
+        counts = self._numbers(self.child(number, STEP_RECORD), COUNTS)
+        return replace(record, loss_scale=self._loss_scale(number), counts=counts)
 
     def _read_legacy(self, number: int, key: str) -> OptimizerRecord:
         children = self.nodes[number].children
@@ -252,22 +245,6 @@ class ObjectCheckpoint(ObjectGraph):
             options=options,
         )
 
-    def _counts(self, number: int, names: Iterable[str | None]) -> tuple[dict[str, int], list[OverflowRecord]]:
-        """Return the counters of a wrapper's steps, and the overflows of the variables.
-
-        Args:
-            number: the wrapper.
-            names: names that the variables may have, besides those in the graph.
-        """
-        record = self.child(number, STEP_RECORD)
-        held = None if record is None else self.child(record, OVERFLOWS)
-        arrays = {}
-        if held is not None:
-            children = self.nodes[held].children
-            arrays = {name: self._value(child) for name, child in children.items() if self._is_variable(child)}
-        known = [each for each in names if each] + [node.full_name for node in self.nodes if node.full_name]
-        return self._numbers(record, COUNTS), overflows_of(self._path, arrays, known)
-
     def _numbers(self, number: int | None, names: Iterable[str]) -> dict[str, Any]:
         """Return the numbers that only mpls has, among the children of an object."""
         found: dict[str, Any] = {}
@@ -293,30 +270,3 @@ def _node(message: Any) -> Node:
             for each in message.slot_variables
         ],
     )
-
-
-def overflows_of(path: str, arrays: Mapping[str, Any], names: Sequence[str]) -> list[OverflowRecord]:
-    """Return the overflows in arrays of an optimizer, the worst first.
-
-    Args:
-        path: the file, for errors.
-        arrays: by the names of the variables that hold them.
-        names: the names of variables that may be meant.
-    """
-    called: dict[int, str] = {}
-    found = []
-    for name in arrays:
-        if not name.startswith(OVERFLOW_KINDS[0]):
-            continue
-        called = called or dict(zip(marks_of(names), names, strict=True))
-        end = name.removeprefix(OVERFLOW_KINDS[0])
-        columns = [np.asarray(arrays.get(kind + end, ())) for kind in OVERFLOW_KINDS]
-        shapes = {column.shape for column in columns}
-        if len(shapes) > 1 or columns[0].ndim != 1 or any(column.dtype.kind not in "iu" for column in columns):
-            raise broken(path, name, "be a list of whole numbers, as long as those beside it", shapes, FROM_WRITER)
-        counts, steps, marks = (column.tolist() for column in columns)
-        if min((*counts, *steps), default=0) < 0:
-            raise broken(path, name, "be at least 0", min(*counts, *steps), FROM_WRITER)
-        rows = zip(counts, steps, marks, strict=True)
-        found += [OverflowRecord(called.get(mark), count, step) for count, step, mark in rows if count]
-    return sorted(found, key=lambda each: (-each.count, each.variable or ""))

@@ -12,18 +12,16 @@ import numpy as np
 
 from mpls.formats.algorithms import ALGORITHMS, BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.object_graph import ITERATIONS
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord, VariableRecord
+from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import (
     BAD_STEPS,
     COUNTS,
     FLOAT_EXTRAS,
-    OVERFLOW_KINDS,
     STATE,
     STATE_OF_MANAGERS,
     WHOLE_EXTRAS,
 )
 from mpls.saved.bundles import Bundle
-from mpls.saved.checkpoints import overflows_of
 from mpls.saved.plain_numbers import count_of_variable, good_steps_of_variable, number_of_variable, scale_of_variable
 
 _ITERATIONS = ITERATIONS["legacy"]
@@ -49,7 +47,7 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     belongs = len(scales) == 1 and len(slots) + len(records) < 2
     own: dict[str, Any] = {}
     if len(scales) < 2 and len(slots) + len(records) < 2:
-        options, own["counts"], own["overflows"] = _own_state(bundle)
+        options, own["counts"] = _own_state(bundle)
         scales = {name: replace(each, options=options) for name, each in scales.items()}
     if belongs:
         records = [replace(record, loss_scale=next(iter(scales.values()))) for record in records]
@@ -75,8 +73,8 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     return records
 
 
-def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int], list[OverflowRecord]]:
-    """Return the options, counters and overflows that only mpls writes, if one optimizer has them.
+def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the options and counters that only mpls writes, if one optimizer has them.
 
     A variable of the program may have such a name too, so what is none of these numbers is left out.
     """
@@ -87,10 +85,7 @@ def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int], list[Ove
         if value is not None and value.shape == () and value.dtype.kind in kinds and value >= 0:
             numbers[name] = value.item()
     counts = {name: numbers.pop(name) for name in COUNTS if name in numbers}
-    if len(counts) < len(COUNTS):
-        return numbers, {}, []
-    arrays = {name: bundle.tensor(name) for name in bundle.entries if name.startswith(OVERFLOW_KINDS)}
-    return numbers, counts, overflows_of(bundle.path, arrays, list(bundle.entries))
+    return numbers, counts if len(counts) == len(COUNTS) else {}
 
 
 def _split(name: str) -> tuple[str, str, int]:

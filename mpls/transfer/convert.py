@@ -25,7 +25,6 @@ def convert_state(
     *,
     source_variables: Sequence[Any] | None = None,
     key: str | None = None,
-    hyperparameters: bool = False,
 ) -> TransferReport:
     """Copy the state of an optimizer into an optimizer of another Keras, so that training continues.
 
@@ -42,10 +41,9 @@ def convert_state(
         slots of weight: momentum
 
     The target gets the number of steps, the slots of every variable, other state of the algorithm, and the loss scale
-    with its counter. It also gets counters of steps and overflows, if it has the options for them. If only the source
-    has a wrapper, the loss scale is not copied. If only the target has a wrapper, its loss scale does not change; if it
-    is dynamic, a warning says so. The hyperparameters of the target do not change, unless `hyperparameters=True`. The
-    report lists those that differ.
+    with its counter. It also gets counters of steps, if it has the option for them. If only the source has a wrapper,
+    the loss scale is not copied. If only the target has a wrapper, its loss scale does not change; if it is dynamic, a
+    warning says so. The hyperparameters of the target do not change. The report lists those that differ.
 
     All checks come before the first assignment, so after an error the target has not changed. If the target is not
     built, it is built with `variables`. The function works only in eager mode. Functions that use the target may have
@@ -65,16 +63,13 @@ def convert_state(
         source_variables: if the source is an optimizer, its variables in the order of `variables`. By default
             `variables`, if the source has slots for all of them, or else all variables of the source.
         key: the key of the optimizer in a file that holds several optimizers.
-        hyperparameters: whether to copy the learning rate, betas and other hyperparameters that the target has. Traced
-            functions keep the old ones that are not variables.
 
     Returns:
         A report of the state that was set, what was left out, and which settings differ; `print` shows it.
 
     Raises:
         ValueError: the source is broken, has another algorithm, or lacks slots; variables, shapes or dtypes do not fit;
-            the target refuses a hyperparameter, or is not built and gets no variables; or the call is made in
-            `strategy.run`.
+            the target is not built and gets no variables; or the call is made in `strategy.run`.
         TypeError: `source` or `optimizer` is not an optimizer of these families.
         RuntimeError: the call is made in a graph.
 
@@ -94,7 +89,7 @@ def convert_state(
                 )
             )
         record, subject = _from_file(os.fspath(source), key)
-        return load_record(record, optimizer, variables, hyperparameters=hyperparameters, subject=subject)
+        return load_record(record, optimizer, variables, subject=subject)
     if key is not None:
         advice = "Call convert_state(source, optimizer, variables)"
         constraint = "be left out where the source is an optimizer"
@@ -104,14 +99,8 @@ def convert_state(
     if source_variables is None and given is not None and keys is None and _has_trained(host, given):
         source_variables = given
     record = export(source, source_variables, str(host))
-    return load_record(
-        record,
-        optimizer,
-        variables,
-        hyperparameters=hyperparameters,
-        subject=record.key,
-        goes_by_order=source_variables is not None,
-    )
+    goes_by_order = source_variables is not None
+    return load_record(record, optimizer, variables, subject=record.key, goes_by_order=goes_by_order)
 
 
 def _has_trained(host: Host, variables: Sequence[Any]) -> bool:
@@ -161,7 +150,6 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
     if host.is_built(None) and variables is not None and host.state is not None:
         _require_trained(host, host.places(variables))
     places = host.places(variables if host.is_built(None) else None)
-    counts, overflows = counts_of(host.wrapper)
     counter = counter_of(host.inner)
     iterations = 0 if counter is None else int(as_numpy(counter))
     own = algorithms.slot_names(host.state, host.family) if host.state else {}
@@ -181,8 +169,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         others={name: as_numpy(variable) for name, variable in host.others().items()},
         # A user's own class of loss scale has no state that mpls knows.
         loss_scale=None if host.wrapper is None else LossScaleRecord(dynamic=True) if scale is None else scale.record,
-        counts=counts,
-        overflows=overflows,
+        counts=counts_of(host.wrapper),
     )
 
 

@@ -27,15 +27,8 @@ from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.saved.containers import StoredArray
 from mpls.transfer import formulas
 from mpls.transfer.hosts import Described, Host, description_of, dtype_of, host_of, name_of
-from mpls.transfer.scales import CountsPlan, ScalePlan, plan_counts, plan_scale, set_counts, set_scale
-from mpls.transfer.settings import (
-    checked_hyperparameters,
-    differences,
-    learning_rate_at,
-    set_settings,
-    settable,
-    settings_of,
-)
+from mpls.transfer.scales import ScalePlan, plan_counts, plan_scale, set_counts, set_scale
+from mpls.transfer.settings import differences, learning_rate_at, settings_of
 from mpls.transfer.transfer_report import Plan, TransferReport
 
 
@@ -44,7 +37,6 @@ def load_record(
     optimizer: Any,
     variables: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
-    hyperparameters: bool = False,
     subject: str | None = None,
     goes_by_order: bool = False,
 ) -> TransferReport:
@@ -59,7 +51,6 @@ def load_record(
         variables: the variables that the optimizer trains, or a dict of them by their key or name in the record. By
             default those that it is built with. A list is matched with the record by name; where the names differ, by
             order or by shape.
-        hyperparameters: whether to set learning rate, betas and so on from the record, where the optimizer has them.
         subject: the origin of the record, for errors and the report; by default its key.
         goes_by_order: whether the variables are in the order of the record, whatever their names are.
 
@@ -78,22 +69,16 @@ def load_record(
     subject = subject or record.key
     state = _require_same_algorithm(record, host, subject)
     given, keys = given_variables(variables)
-    own, theirs = settings_of(host), dict(record.hyperparameters)
+    config, theirs = settings_of(host), dict(record.hyperparameters)
     if state == "Nadam" and record.family != host.family:
         # `decay` of a legacy Nadam is its momentum schedule; in other families it would be the decay of the rate.
         theirs.pop("decay", None)
     plan = Plan()
-    chosen: Mapping[str, Any] = {}
-    if hyperparameters:
-        chosen = checked_hyperparameters(host, settable(host, theirs, is_built=host.is_built(given)), subject)
-    config = {**own, **{name: theirs[name] for name in chosen}}
-    changes = differences(theirs, own, record.family)
-    plan.differences += [f"set: {each}" for each in changes if each.partition(":")[0] in chosen]
     plan.differences += differences(theirs, config, record.family)
     families = record.family, host.family
     plan.differences += formulas.formula_differences(state, *families, record.hyperparameters, config)
-    target = target_of(host, given, config, chosen, is_part=keys is not None)
-    loading = _Loading(record, target, state, config, chosen, plan, subject, keys, goes_by_order)
+    target = target_of(host, given, config, is_part=keys is not None)
+    loading = _Loading(record, target, state, config, plan, subject, keys, goes_by_order)
     loading.check()
     return loading.assign()
 
@@ -107,7 +92,6 @@ class _Loading:
         target: Target,
         state: str | None,
         config: Mapping[str, Any],
-        chosen: Mapping[str, Any],
         plan: Plan,
         subject: str,
         keys: Sequence[str] | None,
@@ -115,11 +99,11 @@ class _Loading:
     ) -> None:
         self._keys, self._goes_by_order = keys, goes_by_order
         self._record, self._target, self._host, self._state = record, target, target.host, state
-        self._config, self._chosen, self._plan, self._subject = config, chosen, plan, subject
+        self._config, self._plan, self._subject = config, plan, subject
         self._steps: int | None = None
         self._applied = 0
         self._others: dict[str, Any] = {}
-        self._scale, self._counts = ScalePlan(), CountsPlan()
+        self._scale, self._counts = ScalePlan(), record.counts
 
     def check(self) -> None:
         """Compute what will be assigned.
@@ -136,12 +120,7 @@ class _Loading:
         self._plan_slots(momentum_factor)
         self._plan_others()
         self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
-        names = [each.name for each in self._target.described]
-        # Where no slot had to be matched, only an order tells the sources.
-        is_known = self._goes_by_order and len(names) == len(record.variables)
-        by_order: list[int | None] = [place if is_known else None for place in range(len(names))]
-        sources = plan.sources or by_order
-        self._counts = plan_counts(record, host.wrapper, names, sources, plan)
+        self._counts = plan_counts(record.counts, host.wrapper, plan)
 
     def _count_steps(self) -> None:
         """Compute the number of steps, and the number of updates.
@@ -164,7 +143,7 @@ class _Loading:
 
     def _learning_rate(self) -> float:
         """Return the learning rate of the target's next step, by which a v1 momentum is to be multiplied."""
-        rate = learning_rate_at(self._host, self._steps or 0, self._chosen)
+        rate = learning_rate_at(self._host, self._steps or 0)
         has_momentum = any(np.any(value) for each in self._record.variables for value in each.slots.values())
         if rate == 0.0 and has_momentum:
             raise SavedStateError(
@@ -200,8 +179,7 @@ class _Loading:
         if not carried:
             return
         rounded = False
-        plan.sources = self._matched()
-        for index, target, slots in zip(plan.sources, targets, plan.slots, strict=True):
+        for index, target, slots in zip(self._matched(), targets, plan.slots, strict=True):
             for name in sorted(carried & set(target.slots)):
                 value = self._value(sources[index], index, name)
                 if name == "momentum" and momentum_factor != 1.0:
@@ -295,7 +273,6 @@ class _Loading:
     def assign(self) -> TransferReport:
         """Assign what `check` has computed, warn of state that is lost, and return the report."""
         host, plan = self._host, self._plan
-        set_settings(host, self._chosen)
         slots = assign_slots(self._target, plan.slots, starts_averages=plan.averaged)
         counter = host.iterations
         if self._steps is not None and counter is not None:
@@ -321,8 +298,7 @@ class _Loading:
             slots=tuple(zip(names, slots, strict=True)),
             others=tuple(name.lstrip("_") for name in self._others),
             loss_scale=(self._scale.scale, self._scale.good_steps) if self._scale.is_set else None,
-            counts=(*self._scale.extras.items(), *self._counts.counts.items()),
-            overflows=tuple(self._counts.overflows),
+            counts=(*self._scale.extras.items(), *self._counts.items()),
             left_out=tuple(plan.left_out),
             started=tuple(plan.started),
             changed=tuple(plan.changed),
@@ -391,16 +367,13 @@ class Target:
     others: Sequence[str]
 
 
-def target_of(
-    host: Host, variables: Sequence[Any] | None, config: Mapping[str, Any], values: Mapping[str, Any], *, is_part: bool
-) -> Target:
+def target_of(host: Host, variables: Sequence[Any] | None, config: Mapping[str, Any], *, is_part: bool) -> Target:
     """Return a target with the slots that it has or will have; the optimizer stays as it is.
 
     Args:
         host: the optimizer.
         variables: the variables that the user has passed, or None.
-        config: its settings after the transfer.
-        values: those of these settings that will be set.
+        config: its settings.
         is_part: whether the variables may be a part of those that it is built with.
 
     Raises:
@@ -429,7 +402,6 @@ def target_of(
     # A user's class says its slots only by building them, and an error must leave the optimizer as it was. So build a
     # copy.
     copied = _copy_of(host)
-    set_settings(copied, values)
     copied.build(given)
     return Target(host, given, False, [description_of(each) for each in copied.places(given)], list(copied.others()))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mpls.core.dynamic import DEFAULTS, DynamicLossScale, current_settings
 from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.core.wrapper_members import record_of
-from mpls.formats.record import LossScaleRecord, OptimizerRecord, OverflowRecord
+from mpls.formats.record import LossScaleRecord
 from mpls.formats.state_dicts import dynamic_state
 from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
@@ -223,70 +223,28 @@ def set_scale(wrapper: Any, plan: ScalePlan) -> None:
         target.good_steps.assign(plan.good_steps)
 
 
-def counts_of(wrapper: Any) -> tuple[dict[str, int], list[OverflowRecord]]:
-    """Return the counters and the overflows of a wrapper, both empty if it has none; in eager mode."""
+def counts_of(wrapper: Any) -> dict[str, int]:
+    """Return the counters of a wrapper's steps, empty if it has none; in eager mode."""
     record = record_of(wrapper)
-    if record is None:
-        return {}, []
-    report = () if record.overflows is None else record.overflows.report(None)
-    return record.read(None), [OverflowRecord(each.variable, each.count, each.last_step) for each in report]
+    return {} if record is None else record.read(None)
 
 
-@dataclass(frozen=True)
-class CountsPlan:
-    """The counts that a wrapper will get.
-
-    Attributes:
-        counts: the counters by name; empty if it keeps none.
-        overflows: counts and last steps, by the names of the target's variables.
-    """
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    overflows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
-def plan_counts(
-    record: OptimizerRecord, wrapper: Any, names: Sequence[str | None], sources: Sequence[int | None], plan: Plan
-) -> CountsPlan:
-    """Return the counters of the source that the target will get: only those that the target's options keep.
+def plan_counts(counts: Mapping[str, int], wrapper: Any, plan: Plan) -> Mapping[str, int]:
+    """Return the counters of a source that the target will get: none if it counts no steps.
 
     Args:
-        record: the source.
+        counts: the counters of the source, by name.
         wrapper: the wrapper of the target; None if it is not wrapped.
-        names: the names of the target's variables.
-        sources: for each of them the index of its source, or None.
         plan: the plan of the transfer, which gets lines for the report.
     """
-    kept = record_of(wrapper)
-    if kept is None and record.counts:
+    if counts and record_of(wrapper) is None:
         plan.leave_out("counts of steps: the target counts none", has_effect=False)
-    counts = {} if kept is None else record.counts
-    if kept is None or kept.overflows is None:
-        if record.overflows:
-            plan.leave_out("overflows of variables: the target counts none", has_effect=False)
-        return CountsPlan(counts)
-    pairs = {
-        each: name
-        for name, source in zip(names, sources, strict=True)
-        for each in ([name] if source is None else [record.variables[source].name, name])
-        if each and name
-    }
-    tidy = {each.partition(":")[0]: name.partition(":")[0] for each, name in pairs.items()}
-    found = {}
-    for overflow in record.overflows:
-        if overflow.variable in tidy:
-            found[tidy[overflow.variable]] = overflow.count, overflow.last_step
-        else:
-            called = overflow.variable or "a variable whose name the source does not say"
-            plan.leave_out(f"overflows of {called}: the target has no such variable", has_effect=False)
-    return CountsPlan(counts, found)
+        return {}
+    return counts
 
 
-def set_counts(wrapper: Any, plan: CountsPlan) -> None:
-    """Set the counts of a wrapper, which has been built; in eager mode."""
+def set_counts(wrapper: Any, counts: Mapping[str, int]) -> None:
+    """Set the counters of a wrapper, which has been built; in eager mode."""
     record = record_of(wrapper)
-    if record is None:
-        return
-    record.write(dict(plan.counts), None)
-    if record.overflows is not None and plan.overflows:
-        record.overflows.load(plan.overflows)
+    if record is not None:
+        record.write(dict(counts), None)

@@ -12,17 +12,15 @@ class Plan:
 
     Attributes:
         slots: the values of each target variable's slots, by the names in `mpls.formats.algorithms`.
-        sources: the index of each target variable's source; None where slots have not told it.
         averaged: whether the averages of variables start at the variables' values.
         left_out: state of the source that the target does not have.
         lost: the entries of `left_out` that affect training, of which the user is warned.
         started: state of the target that the source does not have.
         changed: state whose values differ from those in the source.
-        differences: settings that differ, or are set.
+        differences: settings that differ.
     """
 
     slots: list[dict[str, Any]] = field(default_factory=list)
-    sources: list[int] | None = None
     averaged: bool = False
     left_out: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -50,11 +48,10 @@ class TransferReport:
         others: other variables that were set, such as Nadam's momentum product.
         loss_scale: the scale and the counter of finite steps that were set; None if they were not.
         counts: counters of steps that were set, by name, and counts beside the scale; empty if none were.
-        overflows: the names of variables whose overflows were set.
         left_out: state of the source that the target does not have, and why.
         started: state of the target that the source does not have, and its initial value.
         changed: state that was converted, such as a momentum in other units.
-        differences: settings that differ, or were set, each as `name: source's value, target's value`.
+        differences: settings that differ, each as `name: source's value, target's value`.
     """
 
     source: str
@@ -64,7 +61,6 @@ class TransferReport:
     others: tuple[str, ...] = ()
     loss_scale: tuple[float, int | None] | None = None
     counts: tuple[tuple[str, int], ...] = ()
-    overflows: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     started: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -82,8 +78,6 @@ class TransferReport:
             lines.append(f"loss scale: {scale:g}" + ("" if good_steps is None else f", finite steps: {good_steps}"))
         if self.counts:
             lines.append(f"counts: {', '.join(f'{name} {count}' for name, count in self.counts)}")
-        if self.overflows:
-            lines.append(f"overflows of {', '.join(self.overflows)}")
         for heading, entries in (
             ("left out", self.left_out),
             ("started", self.started),

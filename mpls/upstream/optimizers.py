@@ -224,21 +224,6 @@ def kept_variables(optimizer: Any) -> dict[str, Any]:
     return found
 
 
-def set_legacy_setting(optimizer: Any, name: str, value: Any) -> None:
-    """Set a hyperparameter of a legacy optimizer of tf_keras."""
-    if name in hyperparameters_of(optimizer):
-        setattr(optimizer, name, value)
-        # Its constructor derives these two from the value.
-        if name == "momentum" and table.MOMENTUM.of(optimizer, ABSENT) is not ABSENT:
-            setattr(optimizer, table.MOMENTUM.name, value > 0)
-        if name == "decay" and table.INITIAL_DECAY.of(optimizer, ABSENT) is not ABSENT:
-            setattr(optimizer, table.INITIAL_DECAY.name, value)
-    elif not hasattr(type(optimizer), name) and hasattr(optimizer, f"_{name}"):
-        setattr(optimizer, f"_{name}", value)
-    else:
-        setattr(optimizer, name, value)
-
-
 def learning_rate_of(optimizer: Any) -> Any:
     """Return the learning rate of a Keras optimizer: a number, a variable or a schedule.
 

@@ -289,7 +289,6 @@ LEGACY_SLOTS, WEIGHTS, LEGACY_STEPS = (
 )
 HAS_HYPERS = Private(_LEGACY, "_hypers_created", "an SGD without momentum is taken for one that has no variables yet")
 MOMENTUM = Private("tf_keras.optimizers.legacy:SGD", "_momentum", "an SGD is taken for one with momentum")
-INITIAL_DECAY = Private(_LEGACY, "_initial_decay", "convert_state leaves a decay of the learning rate as it is")
 
 # New optimizers of tf_keras.
 MESH, RUNS_WITH_DTENSOR = (

@@ -18,10 +18,8 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.errors import SavedStateError
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
-from mpls.saved.reading import read
 
 from .test_files import BAD as REFUSED
 from .test_files import FRAMEWORKS
@@ -45,7 +43,6 @@ FILES = [
     # Keras 3 writes no SavedModels.
     if family != "keras3" or suffix
 ]
-OF_OVERFLOWS = ("", "checkpoint")
 
 
 def model_of(family: str, values: tuple[float, ...] = (), **options: Any) -> Any:
@@ -80,13 +77,11 @@ class FolderTest(unittest.TestCase):
 
 
 class FilesTest(FolderTest):
-    def check(self, optimizer: dict[str, Any], state: dict[str, Any], report: Any) -> None:
+    def check(self, optimizer: dict[str, Any], state: dict[str, Any]) -> None:
         self.assertEqual(optimizer["counts"], {name: state[name] for name in COUNTS})
         found = optimizer["loss_scale"]["options"]
         for name in (BAD_STEPS, SEARCH_STEPS):
             self.assertEqual(found[name], state[name], name)
-        rows = [(each.variable, each.count, each.last_step) for each in report]
-        self.assertEqual([tuple(each.values()) for each in optimizer["overflows"]], rows)
 
     @parameterized.expand(FILES)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
@@ -96,8 +91,7 @@ class FilesTest(FolderTest):
         (optimizer,) = describe(path)["optimizers"]
         state = model.optimizer.state_dict()
         self.assertEqual((state[BAD_STEPS], state[SEARCH_STEPS], state["skipped_steps"]), (2, 32, 5))
-        report = model.optimizer.overflow_report() if suffix in OF_OVERFLOWS else ()
-        self.check(optimizer, state, report)
+        self.check(optimizer, state)
         text = inspect(path)[1]
         self.assertIn("    steps: applied_steps 2, skipped_steps 5, consecutive_skips 2\n", text)
         if suffix == "checkpoint":
@@ -107,7 +101,6 @@ class FilesTest(FolderTest):
                 "options: initial_scale auto, min_scale 0.5, hysteresis 3, bad_steps 2, search_steps 32", text
             )
             self.assertEqual(optimizer["options"], {"count_steps": True, "track_overflows": True})
-        self.assertEqual("overflows: " in text, suffix in OF_OVERFLOWS)
         json.loads(inspect(path, as_json=True)[1])
 
     @parameterized.expand([("v1",), ("legacy",)])
@@ -119,11 +112,9 @@ class FilesTest(FolderTest):
                 training.take(value)
             path = v1.train.Saver().save(training.session, str(self.folder / "saved"))
             state = training.opt.state_dict(training.session)
-            report = training.opt.overflow_report(training.session)
         (optimizer,) = describe(path)["optimizers"]
-        self.check(optimizer, state, report)
+        self.check(optimizer, state)
         self.assertEqual(optimizer["loss_scale"]["options"]["min_scale"], 1.0)
-        self.assertEqual(len(report), 1)
 
     def test_savers_of_managers(self) -> None:
         with tf.Graph().as_default(), v1.Session() as session:
@@ -138,7 +129,6 @@ class FilesTest(FolderTest):
         (optimizer,) = describe(path)["optimizers"]
         self.assertEqual(optimizer["loss_scale"]["options"], {"bad_steps": 2})
         self.assertEqual(optimizer["counts"]["skipped_steps"], 2)
-        self.assertEqual(optimizer["overflows"], [{"variable": "weight", "count": 2, "last_step": 2}])
 
     def test_variables_of_a_program_may_have_such_names(self) -> None:
         with tf.Graph().as_default(), v1.Session() as session:
@@ -165,10 +155,7 @@ class FilesTest(FolderTest):
     def test_without_options_there_is_nothing_of_them(self) -> None:
         path = written(self.folder, model_of("new", (1.0,)), ".keras")
         (optimizer,) = describe(path)["optimizers"]
-        self.assertEqual(
-            (optimizer["options"], optimizer["counts"], optimizer["overflows"], optimizer["loss_scale"]["options"]),
-            ({}, {}, [], {}),
-        )
+        self.assertEqual((optimizer["options"], optimizer["counts"], optimizer["loss_scale"]["options"]), ({}, {}, {}))
         self.assertNotIn("options:", inspect(path)[1])
 
     @parameterized.expand([("factor", {"growth_factor": 4.0}, "by 4"), ("none", {}, "by 2")])
@@ -243,16 +230,6 @@ class BrokenTest(unittest.TestCase):
         self.assertEqual(found["status"], "broken")
         self.assertIn(f"{name} must ", found["reason"])
 
-    @parameterized.expand([("negative", "overflow_counts_1", [-1]), ("other_length", "overflow_steps_1", [1, 2])])
-    def test_overflows(self, name: str, variable: str, value: list[int]) -> None:
-        opt, weight = FAMILIES["v1"](8.0, 2, track_overflows=True), tf.Variable(1.0)
-        opt.minimize(lambda: weight * INF, var_list=[weight])
-        opt._record.overflows._weights_here()[variable] = tf.Variable(np.array(value, np.int64), name=variable)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(opt=opt, weight=weight).write(f"{folder}/saved")
-            with self.assertRaisesRegex(SavedStateError, "overflow_counts_1"):
-                read(path)
-
 
 class ConvertTest(FolderTest):
     @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
@@ -262,7 +239,7 @@ class ConvertTest(FolderTest):
         path = written(self.folder, source, suffix)
         model = model_of(target, **OPTIONS)
         report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
-        self.check_carried(source, model, report, suffix in OF_OVERFLOWS)
+        self.check_carried(source, model, report)
 
     @parameterized.expand([(f"{family}_to_{target}", family, target) for family in FRAMEWORKS for target in FRAMEWORKS])
     @pytest.mark.default_run("one case")
@@ -274,19 +251,13 @@ class ConvertTest(FolderTest):
             model.trainable_variables,
             source_variables=source.trainable_variables,
         )
-        self.check_carried(source, model, report, has_overflows=True)
+        self.check_carried(source, model, report)
 
-    def check_carried(self, source: Any, model: Any, report: Any, has_overflows: bool) -> None:
+    def check_carried(self, source: Any, model: Any, report: Any) -> None:
         before, after = source.optimizer.state_dict(), model.optimizer.state_dict()
         for kind in ("scale", "good_steps", BAD_STEPS, SEARCH_STEPS, *COUNTS):
             self.assertEqual(after[kind], before[kind], kind)
         self.assertIn("counts: bad_steps 2, search_steps 32, applied_steps 2, skipped_steps 5", str(report))
-        rows = [
-            sorted((each.variable.rpartition("/")[2], each.count, each.last_step) for each in opt.overflow_report())
-            for opt in (source.optimizer, model.optimizer)
-        ]
-        self.assertEqual(rows[1], rows[0] if has_overflows else [])
-        self.assertEqual(len(report.overflows), 2 if has_overflows else 0)
         # One more shrinks the scale, and counts on.
         for each in (source, model):
             each.train_on_batch(np.full([2, 2], INF, np.float32), np.ones([2, 1], np.float32))
@@ -300,16 +271,11 @@ class ConvertTest(FolderTest):
             source.optimizer, model.optimizer, model.trainable_variables, source_variables=source.trainable_variables
         )
         left = "\n".join(report.left_out)
-        for what in (
-            "bad steps of the loss scale",
-            "search steps of the loss scale",
-            "counts of steps",
-            "overflows of",
-        ):
+        for what in ("bad steps of the loss scale", "search steps of the loss scale", "counts of steps"):
             self.assertIn(what, left)
         self.assertIn("loss scale, hysteresis: 3, 1", report.differences)
         self.assertIn("loss scale, min scale: 0.5, 1", report.differences)
-        self.assertEqual((report.counts, report.overflows), ((), ()))
+        self.assertEqual(report.counts, ())
 
     @pytest.mark.matrix
     def test_a_source_without_options_leaves_those_of_the_target(self) -> None:

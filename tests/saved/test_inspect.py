@@ -49,7 +49,6 @@ OPTIMIZER_KEYS = [
     "loss_scale",
     "options",
     "counts",
-    "overflows",
     "restores_into",
 ]
 KEYS = ["path", "status", "reason", "format", "written_by", "refusal", "optimizers"]

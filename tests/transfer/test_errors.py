@@ -47,7 +47,6 @@ class RefusedTest(unittest.TestCase):
         message: str,
         algorithm: str = "Adam",
         dtype: str = "float32",
-        hyperparameters: bool = True,
         **settings: Any,
     ) -> None:
         """Check that neither a fresh target, nor one that is built, nor a wrapped one takes the record or changes."""
@@ -60,7 +59,7 @@ class RefusedTest(unittest.TestCase):
                 before = state_of(target, trained)
                 with self.subTest(built=is_built, wrapped=is_wrapped):
                     with self.assertRaisesRegex(SavedStateError, message) as caught:
-                        load_record(record, target, trained, hyperparameters=hyperparameters)
+                        load_record(record, target, trained)
                     self.assertIn("mpls docs my-checkpoints", str(caught.exception))
                     np.testing.assert_equal(state_of(target, trained), before)
                     if family == "keras3" or is_built:
@@ -77,10 +76,9 @@ class RefusedTest(unittest.TestCase):
 
     @parameterized.expand(FAMILIES)
     def test_slots_that_all_variables_lack(self, family: str) -> None:
-        plain: dict[str, Any] = {"hyperparameters": False}
-        self.assert_refused(recorded(), family, r"must have the slots \['vhat'\]", amsgrad=True, **plain)
+        self.assert_refused(recorded(), family, r"must have the slots \['vhat'\]", amsgrad=True)
         record = recorded(algorithm="SGD")
-        self.assert_refused(record, family, r"must have the slots \['momentum'\]", "SGD", momentum=0.9, **plain)
+        self.assert_refused(record, family, r"must have the slots \['momentum'\]", "SGD", momentum=0.9)
         nothing = dataclasses.replace(recorded(), variables=())
         self.assert_refused(nothing, family, r"must have the slots \['m', 'v'\]")
 
@@ -122,14 +120,14 @@ class RefusedTest(unittest.TestCase):
     def test_settings_that_count_steps(self, algorithm: str, name: str, value: Any, message: str) -> None:
         record = recorded("legacy", algorithm)
         record = dataclasses.replace(record, hyperparameters={**record.hyperparameters, name: value}, others={})
-        self.assert_refused(record, "new", f"{name} must {message}", algorithm, hyperparameters=False)
+        self.assert_refused(record, "new", f"{name} must {message}", algorithm)
 
     def test_a_beta_of_v1_that_is_no_number(self) -> None:
         record = recorded()
         record = dataclasses.replace(
             record, hyperparameters={**record.hyperparameters, "beta_2": []}, others={"beta2_power": np.float32(0.5)}
         )
-        self.assert_refused(record, "new", "beta_2 must be a number from 0 to 1", hyperparameters=False)
+        self.assert_refused(record, "new", "beta_2 must be a number from 0 to 1")
 
     @parameterized.expand(FAMILIES)
     def test_the_number_of_variables(self, family: str) -> None:
