@@ -7,13 +7,11 @@ original.
 from __future__ import annotations
 
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ABSENT", "Layer", "Target", "WhileNeeded"]
+__all__ = ["ABSENT", "Layer", "Replacements", "Target"]
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "ABSENT"})()
 _LAYER = "_mpls_layer"
@@ -79,11 +77,8 @@ def _beneath_ours(value: Any) -> Any:
 Target = tuple[Any, str, Callable[[Layer], Any]]
 
 
-class WhileNeeded:
-    """Replacements that stay while any object that needs them is alive.
-
-    Objects are made and dropped in any thread; garbage is collected in any thread too, and at any moment, also while
-    that thread holds the lock: a finalizer only adds to the queue; the thread that holds the lock processes it.
+class Replacements:
+    """Replacements that are made when they are first needed, and stay; each looks for objects of mpls when it runs.
 
     Args:
         targets: returns the arguments of the layers; called each time, as modules may have been loaded since.
@@ -92,71 +87,20 @@ class WhileNeeded:
     def __init__(self, targets: Callable[[], Iterable[Target]]) -> None:
         self._targets = targets
         self._layers: dict[tuple[Any, str], Layer] = {}
-        self._lock = threading.Lock()
-        self._worker: int | None = None
-        self._changes: deque[tuple[int, int]] = deque()
-        self._held: set[int] = set()
-        self._count = 0
-        self._round = 0
+        # Importing the owners may make an object that needs the replacements too.
+        self._lock = threading.RLock()
 
-    def hold_for(self, owner: Any) -> None:
-        """Keep the replacements until this object, and all others that were passed here, are freed."""
-        if id(owner) not in self._held:
-            self._held.add(id(owner))
-            self._changes.append((self._round, 1))
-            weakref.finalize(owner, self._let_go, id(owner), self._round).atexit = False
-        if self._worker != threading.get_ident():
-            with self._lock:
-                self._work(may_import=True)
-        self._see_to_the_rest(may_import=True)
-
-    def undo(self) -> None:
-        """Restore the originals, whatever objects live; the next call of `hold_for` installs the replacements again."""
+    def put(self) -> None:
+        """Make the replacements that are not there."""
         with self._lock:
-            self._round += 1
-            self._held.clear()
-            self._count = 0
-            self._take_away()
-        self._see_to_the_rest(may_import=False)
+            for layer in self._layers.values():
+                layer.put_again()
+            for owner, name, make in self._targets():
+                if (owner, name) not in self._layers:
+                    self._layers[owner, name] = Layer(owner, name, make)
 
-    def _let_go(self, owner: int, of_round: int) -> None:
-        if of_round == self._round:
-            self._held.discard(owner)
-            self._changes.append((of_round, -1))
-        self._see_to_the_rest(may_import=False)
-
-    def _see_to_the_rest(self, *, may_import: bool) -> None:
-        while self._changes and self._worker != threading.get_ident():
-            if not self._lock.acquire(blocking=False):
-                # The thread that holds the lock processes the queue next.
-                return
-            try:
-                self._work(may_import=may_import)
-            finally:
-                self._lock.release()
-
-    def _work(self, *, may_import: bool) -> None:
-        self._worker = threading.get_ident()
-        try:
-            while self._changes:
-                of_round, change = self._changes.popleft()
-                self._count += change if of_round == self._round else 0
-            if not self._count:
-                self._take_away()
-            elif may_import:
-                # Targets are imported, which a finalizer must not do: garbage is collected at any moment, and up to
-                # Python 3.11 an import within another one of the same thread breaks it.
-                self._put()
-        finally:
-            self._worker = None
-
-    def _put(self) -> None:
-        for layer in self._layers.values():
-            layer.put_again()
-        for owner, name, make in self._targets():
-            if (owner, name) not in self._layers:
-                self._layers[owner, name] = Layer(owner, name, make)
-
-    def _take_away(self) -> None:
-        while self._layers:
-            self._layers.popitem()[1].take_away()
+    def take_away(self) -> None:
+        """Restore the originals; the next call of `put` makes the replacements again."""
+        with self._lock:
+            while self._layers:
+                self._layers.popitem()[1].take_away()

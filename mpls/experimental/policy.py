@@ -18,7 +18,7 @@ from mpls.errors import ArgumentValueError, error_text, without_deprecations
 from mpls.keras.experimental_wrapper import LossScaleOptimizer
 from mpls.keras.marked_configs import who_calls
 from mpls.keras.policy import AnyPolicy, restoring_everywhere, set_everywhere
-from mpls.patches import Layer, Target, WhileNeeded
+from mpls.patches import Layer, Replacements, Target
 from mpls.upstream import table
 from mpls.upstream.keras_packages import compile_hooks, loaded_keras, loaded_tf_keras, native_policies
 
@@ -91,12 +91,12 @@ class Policy(mpls.keras.Policy):
             tf.get_logger().warning(
                 "Policy(%r, loss_scale=%r): only policies that compute in float16 need a loss scale.", name, loss_scale
             )
-        _while_needed.hold_for(self)
+        _patches.put()
 
     def _become_native(self) -> bool:
         is_new = super()._become_native()
         if is_new:
-            _while_needed.hold_for(self)
+            _patches.put()
         return is_new
 
     @property
@@ -173,7 +173,7 @@ def set_policy(policy: AnyPolicy | str | None) -> None:
         # Policy raises the TypeError for anything but a string.
         policy = Policy(policy)  # type: ignore[arg-type]
     if isinstance(policy, Policy):
-        _while_needed.hold_for(policy)
+        _patches.put()
     set_everywhere(policy, "set_policy")
 
 
@@ -278,19 +278,19 @@ def _with_loss_scale(policy: Any) -> Any:
     return _counterpart[1]
 
 
-# As long as any of these policies lives, `compile` of each Keras wraps the optimizers of models that have one.
+# Once there is such a policy, `compile` of each Keras wraps the optimizers of models that have one.
 
 
 def restore_compile() -> None:
     """Undo the patches of `compile`: it is Keras' own again, until a policy with a loss scale is made or set."""
-    _while_needed.undo()
+    _patches.take_away()
 
 
 def _hooks() -> list[Target]:
     return [(owner, name, _hook(_REPLACEMENTS[name])) for owner, name in compile_hooks()]
 
 
-_while_needed = WhileNeeded(_hooks)
+_patches = Replacements(_hooks)
 
 
 def _hook(replacement: Callable[..., Any]) -> Callable[[Layer], Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.patches import ABSENT, Layer, Target, WhileNeeded
+from mpls.patches import ABSENT, Layer, Replacements, Target
 from mpls.upstream import table
 from mpls.upstream.table import look_up
 
@@ -170,7 +170,7 @@ def object_keys_by_name(path: str) -> dict[str, str]:
 def hook_savers(
     more_to_save: Callable[[Any], list[Any]], feeds_for: Callable[[Any, Any, str], dict[Any, Any] | Exception]
 ) -> None:
-    """Have `tf.compat.v1.train.Saver` call two functions while the current graph is alive.
+    """Have `tf.compat.v1.train.Saver` call two functions from now on.
 
     Args:
         more_to_save: gets the variables that a new saver is for, a list or a dict by name; returns `SaveableObject`s to
@@ -179,12 +179,11 @@ def hook_savers(
             to the restore op in place of those in the file, or the error with which the op has to fail; an error that
             it raises stops the restore.
     """
-    hooks = WhileNeeded(lambda: _saver_targets(more_to_save, feeds_for))
-    with tf.init_scope():
-        _saver_hooks.setdefault((more_to_save, feeds_for), hooks).hold_for(tf.compat.v1.get_default_graph())
+    hooks = Replacements(lambda: _saver_targets(more_to_save, feeds_for))
+    _saver_hooks.setdefault((more_to_save, feeds_for), hooks).put()
 
 
-_saver_hooks: dict[Any, WhileNeeded] = {}
+_saver_hooks: dict[Any, Replacements] = {}
 
 
 def _saver_targets(more_to_save: Any, feeds_for: Any) -> list[Target]:

@@ -1,4 +1,4 @@
-"""What mpls puts in the place of others' attributes is there while something needs it, and goes without a trace."""
+"""What mpls puts in the place of others' attributes is there once something needs it; `uninstall` leaves no trace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ABSENT: Any = object()
 EXPERIMENTAL, NATIVE = (
     getattr(each, "_tfmw_wrapped_module", each) for each in (v1.train.experimental, v1.mixed_precision)
 )
-# Methods that are replaced while objects live that need it.
+# Methods that are replaced once an object needs it.
 SAVERS = [(v1.train.Saver, "restore"), (v1.train.Saver, "_build")]
 COMPILE = [
     (tf_keras.Model, "_get_optimizer"),
@@ -57,10 +57,6 @@ def current(place: Place) -> Any:
     return vars(owner).get(name, ABSENT)
 
 
-def held(make: Callable[[], Any]) -> Callable[[], Undo]:
-    return lambda: [make()].clear
-
-
 def installed(**settings: Any) -> Callable[[], Undo]:
     def apply() -> Undo:
         block = mpls.install(**settings).__enter__()
@@ -80,21 +76,20 @@ CHANGES: dict[str, tuple[Callable[[], Undo], list[Place]]] = {
     "names": (installed(), [(EXPERIMENTAL, "__getattr__"), (EXPERIMENTAL, "__dir__"), (sys, "excepthook")]),
     "taken names": (installed(replace_existing=True, contrib=True), [(NATIVE, "__dir__")]),
     "as of": (installed(as_of="2.3"), [(EXPERIMENTAL, "__getattr__"), (threading, "excepthook")]),
-    "savers": (held(graph_with_wrapper), SAVERS),
-    "compile": (held(lambda: mpls.experimental.Policy("mixed_float16")), COMPILE),
     "rewrite": (rewriting, []),
 }
 PAIRS = list(itertools.combinations_with_replacement(CHANGES, 2))
 ALL_PLACES = [place for _, places in CHANGES.values() for place in places]
-# How an object is made, and which places are changed while it lives.
-MAKERS: list[tuple[str, Callable[[], Any], list[Place]]] = [
-    ("v1", lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), "dynamic"), []),
-    ("legacy", lambda: Ours(tf_keras.optimizers.legacy.Adam()), []),
-    ("keras3", lambda: Ours(keras.optimizers.Adam()), []),
-    ("graph_fixed", lambda: graph_with_wrapper(8), SAVERS),
-    ("policy_without_scale", lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE),
-    ("plain_policy", lambda: mpls.keras.Policy("mixed_float16"), []),
-]
+# What needs replacements, and where.
+NEEDS: dict[str, tuple[Callable[[], Any], list[Place]]] = {
+    "v1": (lambda: mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(), 8), []),
+    "legacy": (lambda: Ours(tf_keras.optimizers.legacy.Adam()), []),
+    "new": (lambda: Ours(tf_keras.optimizers.Adam(), dynamic=False, initial_scale=8), []),
+    "keras3": (lambda: Ours(keras.optimizers.Adam()), []),
+    "graph": (graph_with_wrapper, SAVERS),
+    "policy": (lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE),
+    "plain policy": (lambda: mpls.keras.Policy("mixed_float16"), []),
+}
 
 
 def state() -> dict[str, Any]:
@@ -115,8 +110,8 @@ def differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched() -> Iterator[None]:
     mpls.uninstall()
-    for needed in (policy._while_needed, *trackables._saver_hooks.values()):
-        needed.undo()
+    for needed in (policy._patches, *trackables._saver_hooks.values()):
+        needed.take_away()
     # What waits for the other Keras to be loaded stays.
     Ours(keras.optimizers.SGD()), Ours(tf_keras.optimizers.SGD())
     gc.collect()
@@ -181,38 +176,13 @@ def test_what_another_library_has_put_there_stays(first: str, second: str) -> No
         assert differing(before, state()) == []
 
 
-@pytest.mark.default_run("each value")
-@pytest.mark.parametrize(("name", "make", "places"), MAKERS)
-def test_it_is_there_while_the_object_lives(name: str, make: Callable[[], Any], places: list[Place]) -> None:
-    def changed() -> list[Place]:
-        gc.collect()
-        return [place for place in [*SAVERS, *COMPILE] if current(place) is not before[place]]
-
-    before = {place: current(place) for place in ALL_PLACES}
-    objects = [make(), make()]
-    assert changed() == places
-    objects.pop()
-    assert changed() == places
-    objects.pop()
-    assert changed() == []
-
-
-@pytest.mark.matrix
-def test_threads_that_make_and_drop() -> None:
-    before, wrong = {place: current(place) for place in ALL_PLACES}, []
-
-    def work() -> None:
-        for number in range(30):
-            graph = graph_with_wrapper() if not number % 10 else None
-            if graph is not None and current(SAVERS[0]) is before[SAVERS[0]]:
-                wrong.append(graph)
-            del graph
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    gc.collect()
-    assert wrong == []
-    assert [place for place in ALL_PLACES if current(place) is not before[place]] == []
+@pytest.mark.parametrize("name", NEEDS)
+def test_it_is_there_once_an_object_needs_it(name: str) -> None:
+    make, places = NEEDS[name]
+    before = {place: current(place) for place in [*SAVERS, *COMPILE]}
+    for _ in range(2):
+        made = make()
+        assert [place for place in before if current(place) is not before[place]] == places, made
+    mpls.install()
+    mpls.uninstall()
+    assert all(current(place) is before[place] for place in COMPILE)

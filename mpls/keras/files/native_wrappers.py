@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.formats.wrapper_state import STATE_IN_CONFIGS, STATE_KEY, inner_key
-from mpls.patches import ABSENT, Layer, Target, WhileNeeded
+from mpls.patches import ABSENT, Layer
 from mpls.upstream.keras_packages import native_wrappers_of_tf_keras, replace_optimizer, wrapper_classes_of_tf_keras
 
 
@@ -55,15 +55,13 @@ def _is_of_tf_keras(optimizer: Any) -> bool:
 @contextmanager
 def native_wrappers_loadable() -> Iterator[None]:
     """Have tf_keras' own wrapper read variables of a `.keras` file in a block as the optimizer that it wraps does."""
-    block = _Block()
-    _while_loading.hold_for(block)
-    yield
-    # The layers stay as long as the block lives.
-    del block
-
-
-class _Block:
-    """A block in which files are loaded."""
+    owners = wrapper_classes_of_tf_keras()
+    layers = [Layer(each, "load_own_variables", functools.partial(_reading_by_inner, each)) for each in owners]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.take_away()
 
 
 def _reading_by_inner(owner: Any, layer: Layer) -> Any:
@@ -76,11 +74,3 @@ def _reading_by_inner(owner: Any, layer: Layer) -> Any:
             layer.original(self, store)
 
     return load_own_variables
-
-
-def _targets() -> Iterator[Target]:
-    for owner in wrapper_classes_of_tf_keras():
-        yield owner, "load_own_variables", functools.partial(_reading_by_inner, owner)
-
-
-_while_loading = WhileNeeded(_targets)
