@@ -109,9 +109,13 @@ def _begin_program(settings: Mapping[str, Any], program: Mapping[str, Any]) -> N
 
 
 def _record(trace: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    from mpls.tracing import CannotTraceError, ContinuedTrace, TracingSession
+    from mpls.tracing import CannotTraceError, TracingSession, begun_trace
 
-    session = TracingSession(ContinuedTrace(trace["path"], trace["part"]), trace, "mpls trace")
+    try:
+        writer = begun_trace(trace["path"], trace["program"], trace)
+    except CannotTraceError as error:
+        _stop(f"mpls trace: {printable(str(error))}. See mpls trace --help")
+    session = TracingSession(writer, trace, "mpls trace")
     session.begin()
     process = os.getpid()
 

@@ -115,10 +115,8 @@ def _sums_of_squares(rows: Any) -> "list[float]":
 
 FORMAT = "mpls trace"
 VERSION = 1
-# The lines between which the steps are, and the end of a file that only lacks what the program ended by.
+# The line before the steps.
 _STEPS = ',\n"steps": ['
-_OPEN_END = "],\n"
-_END = "\n}\n"
 
 
 class CannotTraceError(Exception):
@@ -175,7 +173,7 @@ class TraceWriter:
             CannotTraceError: meanwhile there is another such file, or this one cannot be written any more.
         """
         with self._writing():
-            self._file.write("\n],\n" + _members(tail) + _END)
+            self._file.write("\n],\n" + _members(tail) + "\n}\n")
             self._file.close()
             self._put_in_place()
 
@@ -184,38 +182,6 @@ class TraceWriter:
         self._file.close()
         if os.path.exists(self.part):
             os.remove(self.part)
-
-    def hand_over(self) -> None:
-        """Leave the file to a `ContinuedTrace` in another process, until `take_back`."""
-        self._file.close()
-
-    def take_back(self, ended_by: Any) -> bool:
-        """Put the file in its place once the other process has ended; discard it if it has no step.
-
-        If the other process was killed, the file stays where it is.
-
-        Args:
-            ended_by: what the program ended by, where the other process did not know; None if it ended well.
-
-        Returns:
-            Whether there was a step.
-
-        Raises:
-            CannotTraceError: as for `finish`.
-        """
-        with self._writing():
-            with open(self.part, "rb") as file:
-                file.seek(-len(_STEPS), os.SEEK_END)
-                end = file.read().decode()
-            if end == _STEPS:
-                os.remove(self.part)
-                return False
-            if end.endswith(_OPEN_END):
-                with open(self.part, "a", newline="\n") as whole:
-                    whole.write(_members({"ended_by": ended_by}) + _END)
-            if end.endswith((_OPEN_END, _END)):
-                self._put_in_place()
-        return True
 
     @contextlib.contextmanager
     def _writing(self) -> Any:
@@ -236,34 +202,6 @@ class TraceWriter:
         if os.path.exists(self.part):
             return f"what was recorded is in {self.part}"
         return f"what was recorded is lost, as {self.part} was deleted"
-
-
-class ContinuedTrace(TraceWriter):
-    """Writes the steps of a trace that another process has begun, and will put in its place.
-
-    Args:
-        path: the trace, as the user has named it.
-        part: the file that the other process has handed over.
-    """
-
-    def __init__(self, path: str, part: str) -> None:
-        self.path = path
-        self.part = part
-        self.rows = 0
-        self._file = open(part, "a", newline="\n")  # noqa: SIM115
-
-    def finish(self, tail: Any) -> None:
-        """Write what is known after the last step, and last what the program ended by, if that is known."""
-        tail = dict(tail)
-        ended_by = tail.pop("ended_by")
-        self._file.write("\n],\n" + _members(tail) + ",\n")
-        if ended_by is not None:
-            self._file.write(_members({"ended_by": ended_by}) + _END)
-        self._file.close()
-
-    def discard(self) -> None:
-        """Write nothing after all."""
-        self._file.close()
 
 
 def plain_number(value: Any) -> Any:

@@ -148,7 +148,7 @@ def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         usage="mpls trace [OPTIONS] OUT.json (SCRIPT | -m MODULE | -c CODE | -) [ARGS ...]\n"
         "       mpls trace --recorder > mpls_recorder.py",
         description="Run a program as `mpls run` does, and record its loss-scaling optimizers, step by step, for "
-        "`mpls compare`. Exit status: the program's own; 1 if it took no step; 2 if nothing was run.",
+        "`mpls compare`. Exit status: that of the program; 2 if nothing was run.",
         allow_abbrev=False,
     )
     trace.set_defaults(parser=trace)

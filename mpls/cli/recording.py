@@ -8,16 +8,16 @@ import sys
 
 from mpls import tracing
 from mpls.cli.options import USAGE_ERROR
-from mpls.cli.running import PROGRAMS, end_as, has_program, run_and_wait, why_not
+from mpls.cli.running import PROGRAMS, has_program, run, why_not
 from mpls.cli.standard_output import show, with_output
 from mpls.errors import printable
-from mpls.tracing import NO_STEP, SETTINGS, CannotTraceError, TraceWriter, begun_trace
+from mpls.tracing import SETTINGS
 
 _PREFIX = "mpls trace"
 
 
 def trace(options: argparse.Namespace, program_arguments: list[str]) -> int:
-    """Run a program and record it, and return its exit status; or print the recorder for old machines."""
+    """Run a program that records itself; or print the recorder for old machines."""
     if options.recorder:
         return _print_recorder(options)
     if options.out is None or not has_program(options):
@@ -26,25 +26,9 @@ def trace(options: argparse.Namespace, program_arguments: list[str]) -> int:
     if refusal is not None:
         return _refuse(refusal)
     given = vars(options)
-    try:
-        writer = begun_trace(options.out, options.script or options.module or "-c", given)
-    except CannotTraceError as error:
-        return _refuse(str(error))
-    writer.hand_over()
-    recorded = {name: given[name] for name in SETTINGS} | {"path": writer.path, "part": writer.part}
-    status = run_and_wait(options, program_arguments, recorded)
-    wanted = _finish(writer, status)
-    end_as(status)
-    return status or wanted
-
-
-def _finish(writer: TraceWriter, status: int) -> int:
-    """Put the trace in its place, and return the exit status of a program that had none of its own."""
-    try:
-        return 0 if writer.take_back(f"exit status {status}" if status else None) else NO_STEP
-    except CannotTraceError as error:
-        print(f"{_PREFIX}: {printable(str(error))}", file=sys.stderr)
-        return USAGE_ERROR
+    recorded = {name: given[name] for name in (*SETTINGS, "force")}
+    program = options.script or options.module or "-c"
+    return run(options, program_arguments, {**recorded, "path": options.out, "program": program})
 
 
 def _print_recorder(options: argparse.Namespace) -> int:

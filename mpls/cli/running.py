@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -40,7 +39,7 @@ def why_not() -> str | None:
     return None
 
 
-def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
+def run(options: argparse.Namespace, program_arguments: list[str], trace: Mapping[str, Any] | None = None) -> int:
     """Have Python replace this process, and run a program with the names back; or return the status of a refusal.
 
     On Windows, Python is a child of this process, and its exit status is returned.
@@ -48,51 +47,24 @@ def run(options: argparse.Namespace, program_arguments: list[str]) -> int:
     Args:
         options: the parsed command line.
         program_arguments: what the program gets.
+        trace: what is recorded, as `environment` takes it.
     """
     refusal = why_not() if has_program(options) else f"give {PROGRAMS}; see mpls run --help"
     if refusal is not None:
         print(f"mpls run: {refusal}", file=sys.stderr)
         return USAGE_ERROR
-    if REPLACES_ITSELF:
-        command, variables = _prepared(options, program_arguments, None)
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-        os.execve(command[0], command, variables)
-    status = run_and_wait(options, program_arguments)
-    end_as(status)
-    return status
-
-
-def run_and_wait(
-    options: argparse.Namespace, program_arguments: list[str], trace: Mapping[str, Any] | None = None
-) -> int:
-    """Run a program in a child process, and return its exit status, which is negative if a signal ended it.
-
-    Args:
-        options: the parsed command line.
-        program_arguments: what the program gets.
-        trace: what is recorded, as `environment` takes it.
-    """
     command, variables = _prepared(options, program_arguments, trace)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    if REPLACES_ITSELF:
+        os.execve(command[0], command, variables)
     process = subprocess.Popen(command, env=variables, close_fds=False)
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda number, _: process.send_signal(number))
     while True:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # A terminal sends Ctrl-C to the program too, which decides what becomes of it. A signal to this process
-            # alone cannot be told from it.
+            # A terminal sends Ctrl-C to the program too, which decides what becomes of it.
             continue
-
-
-def end_as(status: int) -> None:
-    """End by the signal that ended a program, as a shell expects it; return if none did."""
-    if status < 0 and os.name != "nt":
-        if signal.getsignal(-status) is not signal.SIG_DFL:
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
 
 
 def _prepared(

@@ -8,7 +8,6 @@ import io
 import pathlib
 import py_compile
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -139,7 +138,6 @@ import mpls.cli.running
 mpls.cli.running.REPLACES_ITSELF = False
 sys.exit(mpls.cli.main(["run", "--no-children", *sys.argv[1:]]))
 """
-HANDLES = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
 INPUT = "print('from standard input', __name__, __file__)\nwhere\ncontinue\n"
 
 
@@ -189,23 +187,11 @@ class AsPythonTest(unittest.TestCase):
         actual = self.result(*flags, "-m", "mpls", "run", "--no-children", *command, **variables)
         self.assertEqual(actual, expected)
 
-    @parameterized.expand([(name,) for name in ("error", "status", "interrupt", "ctrl-c", "signal")])
+    @parameterized.expand(["error", "status"])
     @pytest.mark.default_run("one case")
     def test_it_is_python_in_a_child(self, name: str) -> None:
         """As on Windows, which cannot replace a process."""
         self.assertEqual(self.result("-c", IN_A_CHILD, f"{name}.py"), self.result(f"{name}.py"))
-
-    @parameterized.expand([("default", "", -signal.SIGTERM), ("handler", HANDLES, 7)])
-    def test_a_signal_reaches_the_child(self, name: str, handles: str, status: int) -> None:
-        waits = f"{handles}import time\nprint('ready', flush=True)\ntime.sleep(60)\n"
-        process = subprocess.Popen(
-            [sys.executable, "-c", IN_A_CHILD, "-c", waits], env=process_environment(), stdout=subprocess.PIPE
-        )
-        with process:
-            assert process.stdout is not None
-            self.assertEqual(process.stdout.readline(), b"ready\n")
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(30), status)
 
     def test_what_differs(self) -> None:
         """Only names of mpls and of the standard library are in `sys.modules`, and finders in `sys.meta_path`."""
