@@ -506,7 +506,7 @@ _ROUNDING = Explanation(
 )
 _OTHER_RELEASES = Explanation(
     "differences",
-    "mpls repairs defects of the originals, and releases differ from each other: there is a list.",
+    "mpls repairs defects of the originals, and releases differ from each other; the documentation lists how.",
 )
 
 

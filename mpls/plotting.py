@@ -10,9 +10,9 @@ import math
 import os
 import pathlib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from mpls.comparing import Trace, is_trace, read_trace
 from mpls.errors import ArgumentValueError, MissingFileError, MissingPackageError, MplsError, printable
@@ -48,7 +48,7 @@ def plot(path: str, out: str, *, force: bool = False) -> str:
     target = _target(out, force=force)
     course = read_course(path)
     image = io.BytesIO()
-    _draw_course(course, image, target.suffix[1:].lower())
+    _draw([course], None, image, target.suffix[1:].lower())
     _write(image, target, force=force)
     return printable(f"{course.summary()}: {out}")
 
@@ -73,7 +73,7 @@ def plot_traces(old: Trace, new: Trace, first: int | None, out: str, *, force: b
     """
     target = _target(out, force=force)
     image = io.BytesIO()
-    _draw_two(_course_of_trace(old), _course_of_trace(new), first, image, target.suffix[1:].lower())
+    _draw([_course_of_trace(old), _course_of_trace(new)], first, image, target.suffix[1:].lower())
     _write(image, target, force=force)
     return printable(f"both are drawn in {out}")
 
@@ -296,33 +296,70 @@ def _text(path: pathlib.Path) -> str:
 # Drawing with matplotlib.
 
 # Told apart also by the colour-blind, and in print by their shapes.
-_BLUE, _ORANGE, _BLACK, _PINK = "#0072b2", "#d55e00", "#333333", "#cc79a7"
+_BLUE, _ORANGE, _BLACK, _PINK, _YELLOW = "#0072b2", "#d55e00", "#333333", "#cc79a7", "#e69f00"
 _MOST_MARKED = 40
 _LONGEST_TITLE = 50
 
 
-def _draw_course(course: Course, file: BinaryIO, image_format: str) -> None:
-    """Draw loss scale and skipped steps, and below them the loss if there is one.
+class _Style(NamedTuple):
+    """How the lines of a training are drawn, and what they are called."""
+
+    scale: str
+    loss: str
+    color_of_scale: str
+    color_of_marks: str
+    color_of_loss: str
+    width: float
+
+
+def _styles(courses: Sequence[Course]) -> list[_Style]:
+    if len(courses) == 1:
+        return [_Style("loss scale", "training loss", _BLUE, _ORANGE, _BLACK, 2.0)]
+    titles = [printable(course.title).replace("$", r"\$") for course in courses]
+    names = [f"{which}: {title}" for which, title in zip(("old", "new"), titles, strict=True)]
+    # The new run is thinner, so that the old one shows beside it where both are the same.
+    colors_and_widths = ((_YELLOW, 4.0), (_BLUE, 1.6))
+    return [
+        _Style(name, name, color, color, color, width)
+        for name, (color, width) in zip(names, colors_and_widths, strict=True)
+    ]
+
+
+def _draw(courses: Sequence[Course], first: int | None, file: BinaryIO, image_format: str) -> None:
+    """Draw loss scales and skipped steps of one or two trainings, and below them the losses if there are any.
 
     Args:
-        course: what was recorded.
+        courses: what was recorded; the old training before the new one.
+        first: the first step in which two differ; None if there is none.
         file: gets the image.
         image_format: `'png'`, `'svg'` or `'pdf'`.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    has_loss = bool(course.loss or course.bad_loss)
-    figure = _figure_of(course.title, 2 if has_loss else 1)
-    panels = _panels_of(figure, 2 if has_loss else 1)
-    _draw_scale(panels[0], course)
+    has_loss = any(course.loss or course.bad_loss for course in courses)
+    figure = _figure_of(" and ".join(course.title for course in courses), 2 if has_loss else 1)
+    panels = list(figure.subplots(2 if has_loss else 1, 1, sharex=True, squeeze=False)[:, 0])
+    for course, style in zip(courses, _styles(courses), strict=True):
+        _draw_scale(panels[0], course, style)
+        if has_loss:
+            _draw_loss(panels[1], course, style)
+    if first is not None:
+        panels[0].axvline(first, color=_PINK, linestyle="--", linewidth=1.4, label=f"first difference: step {first}")
+    scales = [math.log2(scale) for course in courses for _, scale in course.scale if scale > 0]
+    low, high = min(scales), max(scales)
+    panels[0].set_yscale("log", base=2)
+    # Room for at least two ticks, and above for the legend.
+    panels[0].set_ylim(2 ** (low - 1 - 0.05 * (high - low)), 2 ** (high + 1 + 0.35 * max(2.0, high - low)))
+    panels[0].set_ylabel("loss scale (factor)", fontsize=12)
+    panels[0].legend(loc="upper left", ncols=2, frameon=False, fontsize=11)
     if has_loss:
-        _draw_loss(panels[1], course)
-    _finish(figure, panels, course.label, file, image_format)
+        _finish_losses(panels[1], courses)
+    _finish(figure, panels, courses[0].label, file, image_format)
 
 
 def _figure_of(title: str, panels: int) -> Any:
-    """Return a figure with this number of panels, one below the other.
+    """Return a figure for this number of panels, one below the other.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
@@ -344,21 +381,10 @@ def _figure_of(title: str, panels: int) -> Any:
     return figure
 
 
-def _panels_of(figure: Any, number: int) -> list[Any]:
-    """Return the panels of a figure, which share the axis of steps."""
-    return list(figure.subplots(number, 1, sharex=True, squeeze=False)[:, 0])
-
-
 def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_format: str) -> None:
-    """Give panels their style, and write the figure.
+    """Give panels their style, and write the figure."""
+    from matplotlib.ticker import MaxNLocator
 
-    Args:
-        figure: what `_figure_of` returned.
-        panels: what `_panels_of` returned.
-        label: what the points are numbered by.
-        file: gets the image.
-        image_format: `'png'`, `'svg'` or `'pdf'`.
-    """
     for axes in panels:
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
@@ -367,46 +393,45 @@ def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_fo
         axes.margins(x=0.02)
     figure.align_ylabels()
     panels[-1].set_xlabel(label, fontsize=12)
-    _number_by_whole(panels[-1])
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     with warnings.catch_warnings():
         # The font lacks some scripts, in which names of files are: there it draws boxes.
         warnings.filterwarnings("ignore", "Glyph .* missing")
         figure.savefig(file, format=image_format, dpi=150)
 
 
-def _draw_scale(axes: Any, course: Course) -> None:
+def _draw_scale(axes: Any, course: Course, style: _Style) -> None:
     steps, scales = _columns([point for point in course.scale if point[1] > 0])
     # A scale stays until the next reading.
-    axes.step(steps, scales, where="post", color=_BLUE, linewidth=2, label="loss scale", **_dots(steps))
+    line = {"color": style.color_of_scale, "linewidth": style.width, "label": style.scale}
+    axes.step(steps, scales, where="post", **line, **_dots(steps))
     marks, meaning = course.marks()
     if marks:
         label = f"{meaning} ({course.skipped[-1][1]:.12g} in all)" if course.skipped else meaning
-        style = {"markersize": 9, "markeredgecolor": "white"} if len(marks) <= _MOST_MARKED else {"markersize": 5}
-        axes.plot(*_columns(marks), linestyle="", marker="v", color=_ORANGE, label=label, **style)
-    axes.set_yscale("log", base=2)
-    low, high = math.log2(min(scales)), math.log2(max(scales))
-    # Room for at least two ticks, and above for the legend.
-    axes.set_ylim(2 ** (low - 1 - 0.05 * (high - low)), 2 ** (high + 1 + 0.35 * max(2.0, high - low)))
-    axes.set_ylabel("loss scale (factor)", fontsize=12)
-    axes.legend(loc="upper left", ncols=2, frameon=False, fontsize=11)
+        shape = {"markersize": 9, "markeredgecolor": "white"} if len(marks) <= _MOST_MARKED else {"markersize": 5}
+        axes.plot(*_columns(marks), linestyle="", marker="v", color=style.color_of_marks, label=label, **shape)
 
 
-def _draw_loss(axes: Any, course: Course) -> None:
+def _draw_loss(axes: Any, course: Course, style: _Style) -> None:
     # The line breaks where there is no number.
     steps, losses = _columns(sorted([*course.loss, *((step, math.nan) for step in course.bad_loss)]))
-    finite = [value for _, value in course.loss]
-    if finite:
-        axes.plot(steps, losses, color=_BLACK, linewidth=1.6, label="training loss", **_dots(steps))
-    else:
-        # Numbers on the axis would be of no loss.
-        axes.set_yticks([])
-    if finite and min(finite) > 0 and max(finite) > 20 * min(finite):
-        axes.set_yscale("log")
+    if course.loss:
+        line = {"color": style.color_of_loss, "linewidth": style.width, "label": style.loss}
+        axes.plot(steps, losses, **line, **_dots(steps))
     if course.bad_loss:
         at_the_bottom = axes.get_xaxis_transform()
         label = f"not finite ({len(course.bad_loss)} times)"
         places = (course.bad_loss, [0.06] * len(course.bad_loss))
         axes.plot(*places, transform=at_the_bottom, linestyle="", marker="X", markersize=8, color=_PINK, label=label)
+
+
+def _finish_losses(axes: Any, courses: Sequence[Course]) -> None:
+    finite = [value for course in courses for _, value in course.loss]
+    if not finite:
+        # Numbers on the axis would be of no loss.
+        axes.set_yticks([])
+    elif min(finite) > 0 and max(finite) > 20 * min(finite):
+        axes.set_yscale("log")
     axes.set_ylabel("loss", fontsize=12)
     axes.legend(loc="upper right", ncols=2, frameon=False, fontsize=11)
 
@@ -423,57 +448,3 @@ def _columns(points: Points) -> tuple[list[float], list[float]]:
 
 def _dots(steps: list[float]) -> dict[str, Any]:
     return {"marker": "o", "markersize": 4} if len(steps) <= _MOST_MARKED else {}
-
-
-def _number_by_whole(axes: Any) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-# Two trainings over each other.
-
-# The new run is thinner, so that the old one shows beside it where both are the same.
-_OLD, _NEW = "#e69f00", _BLUE
-_WIDTHS = (4.0, 1.6)
-
-
-def _draw_two(old: Course, new: Course, first: int | None, file: BinaryIO, image_format: str) -> None:
-    """Draw loss scales, skipped steps and losses of two trainings.
-
-    Args:
-        old: the one.
-        new: the other.
-        first: the first step in which they differ; None if there is none.
-        file: gets the image.
-        image_format: `'png'`, `'svg'` or `'pdf'`.
-
-    Raises:
-        MissingPackageError: matplotlib is not installed.
-    """
-    names = ["scale"]
-    names += ["skipped"] if old.skipped and new.skipped else []
-    names += ["loss"] if old.loss or new.loss else []
-    figure = _figure_of(f"{old.title} and {new.title}", len(names))
-    panels = dict(zip(names, _panels_of(figure, len(names)), strict=True))
-    labels = {"scale": "loss scale (factor)", "skipped": "skipped steps so far", "loss": "loss"}
-    for name, axes in panels.items():
-        for course, which, color, width in zip((old, new), ("old", "new"), (_OLD, _NEW), _WIDTHS, strict=True):
-            points = getattr(course, name)
-            if name == "loss":
-                # The line breaks where there is no number.
-                points = sorted([*points, *((step, math.nan) for step in course.bad_loss)])
-            _draw_points(axes, points, f"{which}: {course.title}", color, width, is_stepped=name != "loss")
-        if first is not None:
-            axes.axvline(first, color=_PINK, linestyle="--", linewidth=1.4, label=f"first difference: step {first}")
-        axes.set_ylabel(labels[name], fontsize=12)
-    if all(value > 0 for course in (old, new) for _, value in course.scale):
-        panels["scale"].set_yscale("log", base=2)
-    panels["scale"].legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=9)
-    _finish(figure, list(panels.values()), old.label, file, image_format)
-
-
-def _draw_points(axes: Any, points: Points, label: str, color: str, width: float, *, is_stepped: bool) -> None:
-    places, values = [step for step, _ in points], [value for _, value in points]
-    draw = axes.step if is_stepped else axes.plot
-    draw(places, values, color=color, linewidth=width, label=label, **({"where": "post"} if is_stepped else {}))
