@@ -58,11 +58,7 @@ _LAYERS = _names(
 )
 
 # Models, whose configs contain those of their layers.
-_MODELS = _names(
-    """
-    Functional InputSpec Model Sequential
-    """
-)
+_MODELS = _names("Functional InputSpec Model Sequential")
 
 # Operations of Keras 3 on symbolic tensors. Those that take a Python function are not here.
 _OPERATIONS = _names(
@@ -178,11 +174,7 @@ VALUES = _names(
 )
 
 # The class names of type specs.
-TYPE_SPECS = _names(
-    """
-    BoundedTensorSpec IndexedSlicesSpec RaggedTensorSpec SparseTensorSpec TensorSpec
-    """
-)
+TYPE_SPECS = _names("BoundedTensorSpec IndexedSlicesSpec RaggedTensorSpec SparseTensorSpec TensorSpec")
 
 # Functions of TensorFlow that a layer in a model's config may call. If TensorFlow is called on a symbolic tensor,
 # tf_keras makes a layer `TFOpLambda` or `SlicingOpLambda`, whose config has the public name of the function. tf_keras
@@ -203,15 +195,9 @@ _BY_MODULE: dict[str, str] = {
         tensor_scatter_nd_min tensor_scatter_nd_sub tensor_scatter_nd_update tensordot tile transpose truncatediv
         truncatemod unique unique_with_counts unravel_index unstack where zeros zeros_like
     """,
-    "__operators__": """
-        add eq getitem ne ragged_getitem
-    """,
-    "bitwise": """
-        bitwise_and bitwise_or bitwise_xor invert left_shift right_shift
-    """,
-    "dtypes": """
-        complex saturate_cast
-    """,
+    "__operators__": "add eq getitem ne ragged_getitem",
+    "bitwise": "bitwise_and bitwise_or bitwise_xor invert left_shift right_shift",
+    "dtypes": "complex saturate_cast",
     "image": """
         adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality adjust_saturation central_crop
         combined_non_max_suppression convert_image_dtype crop_and_resize crop_to_bounding_box draw_bounding_boxes
@@ -271,9 +257,7 @@ _BY_MODULE: dict[str, str] = {
         sparse_softmax_cross_entropy_with_logits sufficient_statistics weighted_cross_entropy_with_logits
         weighted_moments xw_plus_b
     """,
-    "nn.experimental": """
-        stateless_dropout
-    """,
+    "nn.experimental": "stateless_dropout",
     "quantization": """
         dequantize fake_quant_with_min_max_args fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars
         fake_quant_with_min_max_vars_gradient fake_quant_with_min_max_vars_per_channel
@@ -290,20 +274,14 @@ _BY_MODULE: dict[str, str] = {
         stateless_normal stateless_parameterized_truncated_normal stateless_poisson stateless_truncated_normal
         stateless_uniform truncated_normal uniform uniform_candidate_sampler
     """,
-    "random.experimental": """
-        index_shuffle stateless_fold_in stateless_shuffle stateless_split
-    """,
-    "sets": """
-        difference intersection size union
-    """,
+    "random.experimental": "index_shuffle stateless_fold_in stateless_shuffle stateless_split",
+    "sets": "difference intersection size union",
     "signal": """
         dct fft fft2d fft3d fftshift frame hamming_window hann_window idct ifft ifft2d ifft3d ifftshift inverse_mdct
         inverse_stft kaiser_bessel_derived_window kaiser_window linear_to_mel_weight_matrix mdct
         mfccs_from_log_mel_spectrograms overlap_and_add stft vorbis_window
     """,
-    "sparse": """
-        bincount reshape
-    """,
+    "sparse": "bincount reshape",
     "strings": """
         as_string bytes_split format join length lower ngrams reduce_join regex_full_match regex_replace split strip
         substr to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong to_number unicode_decode
