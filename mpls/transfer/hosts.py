@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,31 +36,14 @@ class Place:
 
     Attributes:
         name: the variable's name, with its scopes; None if the optimizer does not tell it.
-        slots: the slot variables, by the names in `mpls.formats.algorithms`.
+        slots: the slot variables, by the names in `mpls.formats.algorithms`; a `tf.TensorSpec` for each that will be
+            created once the optimizer is built.
         variable: the variable; None if the optimizer does not keep it.
     """
 
     name: str | None
     slots: Mapping[str, Any]
     variable: Any = None
-
-
-@dataclass(frozen=True)
-class Described:
-    """A trained variable and the slots that it has, or will have once the optimizer is built.
-
-    Attributes:
-        name: the variable's name, with its scopes; None if not known.
-        slots: shape and `tf.DType` of each slot, by the names in `mpls.formats.algorithms`.
-    """
-
-    name: str | None
-    slots: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)
-
-
-def description_of(place: Place) -> Described:
-    """Return the description of a place."""
-    return Described(place.name, {name: (tuple(slot.shape), dtype_of(slot)) for name, slot in place.slots.items()})
 
 
 class Host:

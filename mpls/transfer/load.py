@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.saved.containers import StoredArray
 from mpls.transfer import formulas
-from mpls.transfer.hosts import Described, Host, description_of, dtype_of, host_of, name_of
+from mpls.transfer.hosts import Host, Place, dtype_of, host_of, name_of
 from mpls.transfer.scales import ScalePlan, plan_counts, plan_scale, set_counts, set_scale
 from mpls.transfer.settings import differences, learning_rate_at, settings_of
 from mpls.transfer.transfer_report import Plan, TransferReport
@@ -78,32 +78,32 @@ def load_record(
     families = record.family, host.family
     plan.differences += formulas.formula_differences(state, *families, record.hyperparameters, config)
     target = target_of(host, given, config, is_part=keys is not None)
-    loading = _Loading(record, target, state, config, plan, subject, keys, goes_by_order)
+    loading = _Loading(record, target, state, config, subject, keys, goes_by_order, plan)
     loading.check()
     return loading.assign()
 
 
+@dataclass
 class _Loading:
     """A record that is loaded into a target: `check` first, then `assign`."""
 
-    def __init__(
-        self,
-        record: OptimizerRecord,
-        target: Target,
-        state: str | None,
-        config: Mapping[str, Any],
-        plan: Plan,
-        subject: str,
-        keys: Sequence[str] | None,
-        goes_by_order: bool,
-    ) -> None:
-        self._keys, self._goes_by_order = keys, goes_by_order
-        self._record, self._target, self._host, self._state = record, target, target.host, state
-        self._config, self._plan, self._subject = config, plan, subject
-        self._steps: int | None = None
-        self._applied = 0
-        self._others: dict[str, Any] = {}
-        self._scale, self._counts = ScalePlan(), record.counts
+    _record: OptimizerRecord
+    _target: Target
+    _state: str | None
+    _config: Mapping[str, Any]
+    _subject: str
+    _keys: Sequence[str] | None
+    _goes_by_order: bool
+    _plan: Plan
+    _steps: int | None = None
+    _applied: int = 0
+    _others: dict[str, Any] = field(default_factory=dict)
+    _scale: ScalePlan = field(default_factory=ScalePlan)
+    _counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def _host(self) -> Host:
+        return self._target.host
 
     def check(self) -> None:
         """Compute what will be assigned.
@@ -164,7 +164,7 @@ class _Loading:
         Raises:
             SavedStateError: variables, slots, shapes or dtypes do not fit.
         """
-        plan, targets = self._plan, self._target.described
+        plan, targets = self._plan, self._target.places
         family = self._record.family
         sources = [
             {algorithms.slot_called(self._state, family, name): value for name, value in source.slots.items()}
@@ -185,7 +185,7 @@ class _Loading:
                 if name == "momentum" and momentum_factor != 1.0:
                     array = np.asarray(value)
                     value = (array * momentum_factor).astype(array.dtype)
-                slots[name] = fitted(value, *target.slots[name], self._slot_subject(index, name))
+                slots[name] = fitted(value, target.slots[name], self._slot_subject(index, name))
                 rounded |= is_rounded(value, slots[name])
         if rounded:
             plan.changed.append("slots: rounded to the dtype of the target's")
@@ -228,7 +228,7 @@ class _Loading:
             plan.leave_out(f"slot {name!r}: {self._host} has none with its settings", has_effect=name not in unused)
 
     def _matched(self) -> list[int]:
-        sources, targets = self._record.variables, self._target.described
+        sources, targets = self._record.variables, self._target.places
         names = [each.name for each in targets]
         if self._keys is not None:
             found = match_keys(sources, names, self._keys, self._subject)
@@ -240,7 +240,7 @@ class _Loading:
         return match(
             sources,
             names,
-            [{shape for shape, _ in each.slots.values()} for each in targets],
+            [{tuple(slot.shape) for slot in each.slots.values()} for each in targets],
             family=self._record.family,
             goes_by_order=self._goes_by_order,
             subject=self._subject,
@@ -288,7 +288,7 @@ class _Loading:
             warn_user(f"convert_state left out what the target does not have: {'; '.join(plan.lost)}.", MplsWarning)
         if self._scale.warning:
             warn_user(self._scale.warning, MplsWarning)
-        names = [each.name or f"variable {index}" for index, each in enumerate(self._target.described)]
+        names = [each.name or f"variable {index}" for index, each in enumerate(self._target.places)]
         own = algorithms.slot_names(self._state, host.family) if self._state else {}
         slots = [tuple(own.get(slot, slot) for slot in each) for each in slots]
         return TransferReport(
@@ -356,14 +356,14 @@ class Target:
         host: the optimizer.
         variables: the variables that the user has passed; None for all that it is built with.
         is_built: whether it has its slots.
-        described: its variables and their slots.
+        places: its variables and their slots.
         others: the names of its other variables.
     """
 
     host: Host
     variables: Sequence[Any] | None
     is_built: bool
-    described: Sequence[Described]
+    places: Sequence[Place]
     others: Sequence[str]
 
 
@@ -388,22 +388,25 @@ def target_of(host: Host, variables: Sequence[Any] | None, config: Mapping[str, 
     if is_built:
         if host.family != "legacy" and variables is not None and not is_part:
             _require_all(host, variables)
-        return Target(
-            host, variables, True, [description_of(each) for each in host.places(variables)], list(host.others())
-        )
+        return Target(host, variables, True, host.places(variables), list(host.others()))
     given = list(variables or ())
     if host.state is not None and type(host.inner).__module__.partition(".")[0] in ("tf_keras", "keras"):
         slots = expected_slots(host.state, host.family, config)
-        described = [
-            Described(name_of(each), {name: (tuple(each.shape), dtype_of(each)) for name in slots}) for each in given
+        places = [
+            Place(name_of(each), {name: tf.TensorSpec(each.shape, dtype_of(each)) for name in slots}) for each in given
         ]
         others = [MOMENTUM_PRODUCTS[host.family]] if has_momentum_product(host.state) else []
-        return Target(host, given, False, described, others)
+        return Target(host, given, False, places, others)
     # A user's class says its slots only by building them, and an error must leave the optimizer as it was. So build a
     # copy.
     copied = _copy_of(host)
     copied.build(given)
-    return Target(host, given, False, [description_of(each) for each in copied.places(given)], list(copied.others()))
+    # The slots of the copy are freed.
+    places = [
+        Place(each.name, {name: tf.TensorSpec(slot.shape, dtype_of(slot)) for name, slot in each.slots.items()})
+        for each in copied.places(given)
+    ]
+    return Target(host, given, False, places, list(copied.others()))
 
 
 def _copy_of(host: Host) -> Host:
@@ -451,21 +454,20 @@ def assign_slots(target: Target, slots: Sequence[Mapping[str, Any]], *, starts_a
     return assigned
 
 
-def fitted(value: Any, shape: tuple[int, ...], dtype: Any, subject: str) -> Any:
+def fitted(value: Any, variable: Any, subject: str) -> Any:
     """Return a value as an array of a variable's shape and dtype.
 
     Floats may be rounded to another precision, but not become infinite; integers keep their values.
 
     Args:
         value: an array or a number. A `StoredArray` that fits as it is stays one, and is not read.
-        shape: the variable's shape.
-        dtype: the variable's dtype, a `tf.DType`.
+        variable: the variable, or its `tf.TensorSpec`.
         subject: the value in words, for the error.
 
     Raises:
         SavedStateError: the shape differs, or the numbers do not fit the dtype.
     """
-    array = _unread(value)
+    array, shape, dtype = _unread(value), variable.shape, dtype_of(variable)
     if tuple(array.shape) != tuple(shape):
         raise SavedStateError(
             f"{subject} must have the shape {list(shape)}; got {list(array.shape)}. Match the variables by a dict: "
