@@ -255,7 +255,6 @@ class Series:
     Attributes:
         number: from 0, in the order of their first steps.
         step: the number of steps so far.
-        has_counter: whether functions have a counter of its steps.
         measured: the positions of the variables that are measured.
         told: what is known of them.
         about: what the trace says of them.
@@ -263,9 +262,7 @@ class Series:
 
     def __init__(self, number: int, about: Any, pattern: Any) -> None:
         self.number = number
-        self.has_counter = False
         self.step = 0
-        self.offset = self.last_count = 0
         names = [each["name"] for each in about["variables"]]
         self.measured: "list[int]" = [
             at for at, name in enumerate(names) if pattern is None or fnmatch.fnmatchcase(name, pattern)
@@ -342,36 +339,16 @@ class StepRecorder:
             self._known[key] = (weakref.ref(wrapper), series)
             return series  # type: ignore[no-any-return]
 
-    @property
-    def is_always_due(self) -> bool:
-        """Whether every step is recorded."""
-        return bool(self._every == 1 and self._steps is None)
-
     def is_due(self, count: int) -> bool:
         """Return whether to record the step that has `count` steps before it."""
         is_wanted = self._steps is None or count < self._steps
         return bool(is_wanted and (count < self._first or count % self._every == 0))
-
-    def due(self, tf: Any, count: Any) -> Any:
-        """Return the same for a tensor, as a scalar boolean tensor."""
-        due = tf.equal(tf.floormod(count, self._every), 0)
-        if self._first:
-            due = tf.logical_or(due, count < self._first)
-        return due if self._steps is None else tf.logical_and(due, count < self._steps)
 
     def count(self, series: Series) -> bool:
         """Count a step, and return whether it is recorded."""
         with self._lock:
             series.step += 1
             return self.is_due(series.step - 1)
-
-    def counted(self, series: Series, count: int) -> None:
-        """Note the number of steps before this one, which a graph has counted; another session begins anew."""
-        with self._lock:
-            if count < series.last_count:
-                series.offset = series.step
-            series.last_count = count + 1
-            series.step = series.offset + count + 1
 
     def note(self, series: Series, reading: Reading, gradients: Measured, variables: Measured) -> None:
         """Write a step.
@@ -519,24 +496,6 @@ def stacked(parts: Any, groups: "list[list[int]]", stack: Any) -> "list[Any]":
     return [parts[at[0]] if len(at) == 1 else stack([parts[each] for each in at]) for at in groups]
 
 
-def measured_by_python(tf: Any, variables: "list[Any]") -> Measured:
-    """Return what is measured of variables, in eager mode."""
-    import numpy as np
-
-    groups = groups_of_variables(variables)
-    arrays = [_read_quickly(tf, variable).numpy() for variable in variables]
-    return measured(stacked(arrays, groups, np.stack), groups, len(variables))
-
-
-def _read_quickly(tf: Any, variable: Any) -> Any:
-    held = variable if hasattr(variable, "read_value") else getattr(variable, "value", variable)
-    if type(held).__name__ != "ResourceVariable":
-        return read_variable(tf, variable)
-    from tensorflow.python.ops import gen_resource_variable_ops as ops
-
-    return ops.read_variable_op(held.handle, held.dtype)
-
-
 # Reads the state before and after a step: in eager mode, in `tf.function`, and in graphs that a session runs.
 
 _SCOPE = "mpls_trace"
@@ -605,10 +564,12 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
     result = step.take()
     after = numbers_of(state.read())
     reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
-    groups = groups_of_gradients(step.pairs)
-    grads = stacked([gradient_values(grad).numpy() for grad, _ in step.pairs], groups, np.stack)
-    found = measured(grads, groups, len(step.pairs))
-    recorder.note(series, reading, found, measured_by_python(tf, _to_measure(series, step)))
+    variables = _to_measure(series, step)
+    of_gradients, of_variables = groups_of_gradients(step.pairs), groups_of_variables(variables)
+    grads = stacked([gradient_values(grad).numpy() for grad, _ in step.pairs], of_gradients, np.stack)
+    weights = stacked([read_variable(tf, each).numpy() for each in variables], of_variables, np.stack)
+    gradients = measured(grads, of_gradients, len(step.pairs))
+    recorder.note(series, reading, gradients, measured(weights, of_variables, len(variables)))
     return result
 
 
@@ -625,120 +586,15 @@ def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, non
         if not is_function:
             # A copy, as the step changes reference variables of TF 1 in place.
             before = [tf.cast(each, tf.float64) for each in before]
-        note = GraphNote(recorder, series, step, state, before, nonfinite)
-        count = None if recorder.is_always_due else _counted(tf, series)
-        due = None if count is None else recorder.due(tf, count)
-        noted = [_if_due(tf, due, lambda: note.op_before(tf, count))] if note.measures_first else []
     # Only control dependencies order what reads variables in graphs of TF 1.
-    read = [] if is_function else [each for each in before if isinstance(each, tf.Tensor)]
-    with tf.control_dependencies([*noted, *read]):
+    with tf.control_dependencies([] if is_function else [each for each in before if isinstance(each, tf.Tensor)]):
         result = step.take()
-    return _followed(tf, result, note, due, count)
-
-
-class GraphNote:
-    """Hands a step of a graph to Python.
-
-    Attributes:
-        measures_first: whether large gradients are measured before the step, which can then overwrite them in place;
-            for small ones, a second conditional would cost more.
-        reads_by_python: whether Python reads the variables, once the step is taken.
-    """
-
-    def __init__(
-        self, recorder: StepRecorder, series: Any, step: Step, state: Any, before: Any, nonfinite: Any
-    ) -> None:
-        self._recorder = recorder
-        self._series = series
-        self._step = step
-        self._state = state
-        self._before = before
-        self._nonfinite = nonfinite
-        self._groups = groups_of_gradients(step.pairs)
-        has_large = any(is_large(sizes_of(variable.shape)) for _, variable in step.pairs)
-        self.measures_first: bool = has_large and not recorder.is_always_due
-        self._found: Any = None
-        self.reads_by_python = False
-
-    def op_before(self, tf: Any, count: Any) -> Any:
-        """Return an op that measures the gradients; `count` is the number of steps before this one."""
-        return _call_python(tf, self._measure, [count, *self._gradients(tf)])
-
-    def op_after(self, tf: Any, count: Any) -> Any:
-        """Return an op that hands the step over, which reads the state when it runs.
-
-        Args:
-            tf: TensorFlow.
-            count: the number of steps before it, a scalar tensor; None if Python counts.
-        """
-        known = [self._step.loss, self._nonfinite, None if self.measures_first else count]
-        values = [*self._before, *self._state.read(), *(0.0 if each is None else each for each in known)]
-        numbers = tf.stack([tf.cast(each, tf.float64) for each in values])
-        grads = [] if self.measures_first else self._gradients(tf)
-        variables = _to_measure(self._series, self._step)
-        groups = groups_of_variables(variables)
-        weights = (
-            [] if self.reads_by_python else stacked([read_variable(tf, each) for each in variables], groups, tf.stack)
-        )
-        note = self._function([each is not None for each in known], len(grads), variables, groups)
-        return _call_python(tf, note, [numbers, *grads, *weights])
-
-    def _gradients(self, tf: Any) -> "list[Any]":
-        """Return the gradients, those stacked that are measured together."""
-        return stacked([gradient_values(grad) for grad, _ in self._step.pairs], self._groups, tf.stack)
-
-    def _measure(self, count: Any, *grads: Any) -> Any:
-        import numpy as np
-
-        self._recorder.counted(self._series, int(count))
-        self._found = measured(grads, self._groups, len(self._step.pairs))
-        return np.int64(0)
-
-    def _function(self, is_known: "list[bool]", number: int, variables: "list[Any]", groups: Any) -> Any:
-        """Return the function of Python that gets the values; the arguments are those that the op has."""
-
-        def note(numbers: Any, *arrays: Any) -> Any:
-            import numpy as np
-            import tensorflow.compat.v1 as tf
-
-            state = numbers.tolist()
-            loss, nonfinite, count = [each if has else None for each, has in zip(state[4:], is_known)]
-            if count is not None:
-                self._recorder.counted(self._series, int(count))
-            elif not self.measures_first:
-                self._recorder.count(self._series)
-            if not self.measures_first:
-                self._found = measured(arrays[:number], self._groups, len(self._step.pairs))
-            if self.reads_by_python:
-                weights = measured_by_python(tf, variables)
-            else:
-                weights = measured(arrays[number:], groups, len(variables))
-            reading = Reading(self._state.rule, state[:2], state[2:4], loss, nonfinite)
-            self._recorder.note(self._series, reading, self._found, weights)
-            return np.int64(0)
-
-        return note
-
-
-def _call_python(tf: Any, function: Any, values: "list[Any]") -> Any:
-    """Return an op that calls a function of Python with arrays; TF 1.13 has it by another name."""
-    return getattr(tf, "numpy_function", tf.py_func)(function, values, tf.int64)
-
-
-def _followed(tf: Any, result: Any, note: GraphNote, due: Any, count: Any) -> Any:
-    """Return what a step has returned, or what stands for it, with the recording after it."""
-    is_function = tf.get_default_graph().building_function
     is_op = isinstance(result, (tf.Operation, tf.Tensor))
-    # A conditional costs less without all variables among its inputs. Python reads them where this op waits for the
-    # step, which takes longer for a step that is due.
-    is_readable = is_op and is_function and tf.executing_eagerly_outside_functions()
-    note.reads_by_python = is_readable and due is not None
     # What a session runs, by its name too, is the op that the step has made. It waits for the recording, and that for
     # what the op consists of.
     parts = list(result.control_inputs) if isinstance(result, tf.Operation) and not is_function else []
-    waits_for = parts or ([result] if is_op else [])
-    with tf.name_scope(_SCOPE), tf.control_dependencies(waits_for):
-        done = note.op_after(tf, None) if due is None else _if_due(tf, due, lambda: note.op_after(tf, count))
+    with tf.name_scope(_SCOPE), tf.control_dependencies(parts or ([result] if is_op else [])):
+        done = _noting(tf, recorder, series, step, [state, before, nonfinite])
     if parts:
         result._add_control_input(done.op)
     elif is_op and not is_function:
@@ -747,38 +603,48 @@ def _followed(tf: Any, result: Any, note: GraphNote, due: Any, count: Any) -> An
     return result
 
 
-def _if_due(tf: Any, due: Any, make: Any) -> Any:
-    """Return an op that runs another, if a step is due."""
+def _noting(tf: Any, recorder: StepRecorder, series: Any, step: Step, read: "list[Any]") -> Any:
+    """Return an op that counts a step, which was taken, and hands it to Python if it is due.
+
+    Args:
+        tf: TensorFlow.
+        recorder: what gets the step.
+        series: whose it is.
+        step: the step.
+        read: what reads scale and count, both before the step, and the number of elements that are not finite.
+    """
+    state, before, nonfinite = read
+    known = [step.loss, nonfinite]
+    variables = _to_measure(series, step)
+    of_gradients, of_variables = groups_of_gradients(step.pairs), groups_of_variables(variables)
+    # TF 1.13 has it by another name.
+    in_python = getattr(tf, "numpy_function", tf.py_func)
+
+    def is_due() -> Any:
+        import numpy as np
+
+        return np.bool_(recorder.count(series))
+
+    def note(numbers: Any, *arrays: Any) -> Any:
+        import numpy as np
+
+        found = numbers.tolist()
+        loss, nonfinite = [each if has is not None else None for each, has in zip(found[4:], known)]
+        gradients = measured(arrays[: len(of_gradients)], of_gradients, len(step.pairs))
+        weights = measured(arrays[len(of_gradients) :], of_variables, len(variables))
+        recorder.note(series, Reading(state.rule, found[:2], found[2:4], loss, nonfinite), gradients, weights)
+        return np.int64(0)
 
     def noted() -> Any:
-        with tf.control_dependencies([make()]):
+        values = [*before, *state.read(), *(0.0 if each is None else each for each in known)]
+        numbers = tf.stack([tf.cast(each, tf.float64) for each in values])
+        grads = stacked([gradient_values(grad) for grad, _ in step.pairs], of_gradients, tf.stack)
+        weights = stacked([read_variable(tf, each) for each in variables], of_variables, tf.stack)
+        with tf.control_dependencies([in_python(note, [numbers, *grads, *weights], tf.int64)]):
             return tf.constant(0)
 
     # In TF 1, the ops of a branch wait for the inputs of its condition.
-    return tf.cond(tf.identity(due), noted, lambda: tf.constant(0))
-
-
-def _counted(tf: Any, series: Any) -> Any:
-    """Return the number of steps before this one, from a variable that no Saver and no initializer knows."""
-    from tensorflow.python.ops import gen_resource_variable_ops as ops
-
-    def handle() -> Any:
-        return ops.var_handle_op(dtype=tf.int64, shape=[], shared_name=f"mpls_trace_{series.number}")
-
-    with tf.init_scope():
-        is_eager = tf.executing_eagerly()
-        if is_eager and not series.has_counter:
-            ops.assign_variable_op(handle(), tf.constant(series.step, tf.int64))
-            series.has_counter = True
-    counter = handle()
-    if is_eager:
-        count = ops.read_variable_op(counter, tf.int64)
-    else:
-        # Each session has its own, which nothing has initialized.
-        is_there, zero = ops.var_is_initialized_op(counter), tf.constant(0, tf.int64)
-        count = tf.cond(is_there, lambda: ops.read_variable_op(counter, tf.int64), lambda: tf.identity(zero))
-    with tf.control_dependencies([count]), tf.control_dependencies([ops.assign_variable_op(counter, count + 1)]):
-        return tf.identity(count)
+    return tf.cond(tf.identity(in_python(is_due, [], tf.bool)), noted, lambda: tf.constant(0))
 
 
 # Records the wrappers of each release, by their methods that scale a loss and apply gradients.

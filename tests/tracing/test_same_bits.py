@@ -252,7 +252,6 @@ def test_the_end_of_a_recording_leaves_nothing(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("options", [{"every": 1}, {}, {"every": 2}], ids=str)
 @pytest.mark.parametrize("run", ["session", "eager mode", "function"])
 def test_large_variables_are_measured_too(tmp_path: pathlib.Path, run: str, options: dict[str, Any]) -> None:
-    """Their gradients are measured before the step, if not every step is recorded."""
     start = np.random.default_rng(3).normal(size=(LARGE + 5,)).astype(np.float32)
 
     def trained() -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-import tensorflow as tf
 
 from mpls.tracing import (
     APPLIES_ALL,
@@ -57,9 +56,6 @@ def test_which_steps_are_due(tmp_path: pathlib.Path, every: int | None, steps: i
     recorder = StepRecorder(writer, every, steps)
     writer.discard()
     assert [count for count in range(250) if recorder.is_due(count)] == expected
-    in_graphs = recorder.due(tf.compat.v1, tf.range(250, dtype=tf.int64)).numpy()
-    assert [count for count in range(250) if in_graphs[count]] == expected
-    assert recorder.is_always_due is (every == 1)
 
 
 def test_what_appears_meanwhile_is_kept(tmp_path: pathlib.Path) -> None:
