@@ -285,47 +285,40 @@ def algorithm_of_v1(slot_variables: Iterable[str], slots: Collection[str]) -> st
     return _V1_BY_SLOTS.get(frozenset(slots))
 
 
-def algorithm_of_legacy(hyperparameters: Iterable[str], slots: Iterable[str], others: Iterable[str]) -> str | None:
-    """Return the class name of a legacy optimizer by its state; None if no class fits, or several.
+# What tells an algorithm, the first of these that an optimizer has. Of legacy optimizers: settings that are saved as
+# variables, slots and other variables; of new and Keras 3 ones: attributes. An AdamW cannot be told from an Adam.
+_LEGACY_SIGNS = (
+    ({MOMENTUM_PRODUCTS["legacy"]}, "Nadam"),
+    ({"rho", "momentum"}, "RMSprop"),
+    ({"rho"}, "Adadelta"),
+    ({"linear"}, "Ftrl"),
+    ({"vhat"}, "Adam"),
+    ({"momentum"}, "SGD"),
+    ({"accumulator"}, "Adagrad"),
+)
+_SIGNS_OF_LISTS = (
+    ({MOMENTUM_PRODUCTS["new"].lstrip("_")}, "Nadam"),
+    ({"m", "u"}, "Adamax"),
+    ({"r", "c", "v"}, "Adafactor"),
+    ({"accumulated_delta_vars"}, "Adadelta"),
+    ({"accumulators", "linears"}, "Ftrl"),
+    ({"accumulators"}, "Adagrad"),
+    ({"velocities", "average_gradients"}, "RMSprop"),
+    ({"velocities"}, "Adam"),
+    ({"momentums"}, "SGD"),
+)
 
-    Args:
-        hyperparameters: the names of its settings that are saved as variables.
-        slots: the names of its slots.
-        others: the names of its other variables.
-    """
-    has, kinds = set(hyperparameters), set(slots)
-    if MOMENTUM_PRODUCTS["legacy"] in others:
-        return "Nadam"
-    if "rho" in has:
-        return "RMSprop" if "momentum" in has else "Adadelta"
-    if "linear" in kinds:
-        return "Ftrl"
-    if "vhat" in kinds:
-        return "Adam"
-    if "momentum" in has:
-        return "SGD"
-    return "Adagrad" if "accumulator" in kinds else None
+
+def algorithm_of_legacy(names: Iterable[str]) -> str | None:
+    """Return the class name of a legacy optimizer by the names of its state; None if no class fits, or several."""
+    has = set(names)
+    return next((algorithm for signs, algorithm in _LEGACY_SIGNS if signs <= has), None)
 
 
 def algorithm_of_lists(names: Iterable[str]) -> str | None:
-    """Return the class name of a new or Keras 3 optimizer by its attributes; None if no class fits, or several.
-
-    An AdamW cannot be told from an Adam: the result is `'Adam'`.
-    """
+    """Return the class name of a new or Keras 3 optimizer by its attributes; None if no class fits, or several."""
     has = {name.lstrip("_") for name in names}
-    if MOMENTUM_PRODUCTS["new"].lstrip("_") in has:
-        return "Nadam"
-    if {"m", "u"} <= has:
-        return "Adamax"
-    if {"r", "c", "v"} <= has:
-        return "Adafactor"
-    if "accumulated_delta_vars" in has:
-        return "Adadelta"
-    if "accumulators" in has:
-        return "Ftrl" if "linears" in has else "Adagrad"
-    if "velocities" in has:
-        return "RMSprop" if "average_gradients" in has else "Adam"
-    return "SGD" if "momentums" in has else None
+    return next((algorithm for signs, algorithm in _SIGNS_OF_LISTS if signs <= has), None)
 
 
 def slot_and_variable(family: Family, full_name: str) -> tuple[str | None, str | None]:

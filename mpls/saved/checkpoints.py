@@ -145,7 +145,7 @@ class ObjectCheckpoint(ObjectGraph):
             key=key,
             family="legacy",
             algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
-            or algorithm_of_legacy(hyperparameters, kinds, others),
+            or algorithm_of_legacy([*hyperparameters, *kinds, *others]),
             iterations=self._number(count_of_variable, iteration),
             hyperparameters=hyperparameters,
             variables=variables,
