@@ -643,8 +643,8 @@ def _noting(tf: Any, recorder: StepRecorder, series: Any, step: Step, read: "lis
         with tf.control_dependencies([in_python(note, [numbers, *grads, *weights], tf.int64)]):
             return tf.constant(0)
 
-    # In TF 1, the ops of a branch wait for the inputs of its condition.
-    return tf.cond(tf.identity(in_python(is_due, [], tf.bool)), noted, lambda: tf.constant(0))
+    # A number without a shape; and in TF 1, the ops of a branch wait for the inputs of its condition.
+    return tf.cond(tf.reshape(in_python(is_due, [], tf.bool), []), noted, lambda: tf.constant(0))
 
 
 # Records the wrappers of each release, by their methods that scale a loss and apply gradients.
