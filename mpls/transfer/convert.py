@@ -15,7 +15,6 @@ from mpls.transfer.load import given_variables, load_record, require_eager
 from mpls.transfer.scales import counts_of, scale_of
 from mpls.transfer.settings import settings_of
 from mpls.transfer.transfer_report import TransferReport
-from mpls.upstream.optimizers import counter_of
 
 
 def convert_state(
@@ -150,8 +149,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
     if host.is_built(None) and variables is not None and host.state is not None:
         _require_trained(host, host.places(variables))
     places = host.places(variables if host.is_built(None) else None)
-    counter = counter_of(host.inner)
-    iterations = 0 if counter is None else int(as_numpy(counter))
+    iterations = 0 if host.counter is None else int(as_numpy(host.counter))
     own = algorithms.slot_names(host.state, host.family) if host.state else {}
     scale = None if host.wrapper is None else scale_of(host.wrapper)
     return OptimizerRecord(

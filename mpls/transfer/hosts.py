@@ -13,21 +13,16 @@ import tensorflow as tf
 from mpls.errors import ArgumentTypeError, ArgumentValueError, error_text
 from mpls.formats import algorithms
 from mpls.formats.families import FAMILY_MODULES, Family
+from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.formats.validity import ANCHOR
+from mpls.patches import ABSENT
 from mpls.upstream import table
-from mpls.upstream.keras_packages import keras_family_of, native_keras_wrappers
-from mpls.upstream.optimizers import (
-    counter_of,
-    counters_of,
-    create_weights,
-    index_of,
-    is_built,
-    kept_variables,
-    lists_of,
-    name_of_legacy,
-    settle_counts,
-    trained_variables,
-)
+from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, native_keras_wrappers
+from mpls.upstream.optimizers import create_weights, hyperparameters_of, name_of_legacy, trained_variables
+from mpls.upstream.table import Private, look_up
+
+# Attributes of new tf_keras and Keras 3 optimizers: the number of steps, and the learning rate.
+_COUNTERS = (ITERATIONS["new"], *LEARNING_RATES)
 
 
 @dataclass(frozen=True)
@@ -58,6 +53,8 @@ class Host:
     """
 
     family: Family
+    _counter: Private
+    _rate: Private
 
     def __init__(self, optimizer: Any, inner: Any) -> None:
         self.optimizer = optimizer
@@ -75,9 +72,19 @@ class Host:
         return f"{FAMILY_MODULES[self.family]}.{type(self.inner).__name__}"
 
     @property
+    def counter(self) -> Any:
+        """The variable that counts steps; None if the optimizer has not created it yet."""
+        return self._counter.needed_of(self.inner)
+
+    @property
     def iterations(self) -> Any:
-        """The variable that counts steps; None if the optimizer has none, or has not created it yet."""
-        return counter_of(self.inner)
+        """The same variable, which is created."""
+        return self.counter
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate: a number, a variable or a schedule."""
+        return self._rate.needed_of(self.inner)
 
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         """Return whether the slots of these variables exist; for None, whether those of any variable do."""
@@ -143,11 +150,17 @@ class LegacyHost(Host):
     """Legacy optimizers of tf_keras."""
 
     family: Family = "legacy"
+    _counter = table.LEGACY_STEPS
 
     @property
     def iterations(self) -> Any:
         """The variable that counts steps; reading it creates it."""
         return self.inner.iterations
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate: a number, a variable or a schedule."""
+        return hyperparameters_of(self.inner).get("learning_rate", self.inner.learning_rate)
 
     def build(self, variables: Sequence[Any]) -> None:
         """Create the slots of variables that have none yet; slots of others stay."""
@@ -198,17 +211,13 @@ class LegacyHost(Host):
     def others(self) -> dict[str, Any]:
         """Return what the optimizer has created with `add_weight` and is no slot, such as Nadam's momentum cache."""
         slots = {id(slot) for slots in self._by_variable().values() for slot in slots.values()}
-        counter = counter_of(self.inner)
-        made = table.WEIGHTS.needed_of(self.inner)
+        made, counter = table.WEIGHTS.needed_of(self.inner), self.counter
         weights = [each for each in made if id(each) not in slots and each is not counter]
         return {str(each.name).partition(":")[0].rpartition("/")[2]: each for each in weights}
 
 
 class _SlotListHost(Host):
-    def is_built(self, variables: Sequence[Any] | None) -> bool:
-        # They create all slots at once.
-        del variables
-        return is_built(self.inner)
+    """Optimizers that create all slots at once, and keep them in lists."""
 
     def _index(self, variable: Any) -> int:
         raise NotImplementedError
@@ -221,7 +230,9 @@ class _SlotListHost(Host):
         known = {id(each) for each in self.inner.variables}
         count = len(self._own())
         lists = {}
-        for name, value in lists_of(self.inner).items():
+        for name, value in vars(self.inner).items():
+            if not isinstance(value, list) or name == table.OWN_VARIABLES.name:
+                continue
             # A variable without this slot has None in its place, or in Adafactor a placeholder.
             own = [each if id(each) in known else None for each in value]
             if len(own) == count and any(each is not None for each in own):
@@ -256,11 +267,14 @@ class _SlotListHost(Host):
         return name_of(variable)
 
     def others(self) -> dict[str, Any]:
-        return kept_variables(self.inner)
+        known = {id(each) for each in self.inner.variables}
+        attributes = vars(self.inner).items()
+        return {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS}
 
     def uncounted(self) -> list[str]:
         counted = {id(slot) for slots in self._lists().values() for slot in slots}
-        counted |= {id(each) for each in (*self.others().values(), *counters_of(self.inner))}
+        counted |= {id(each) for each in self.others().values()}
+        counted |= {id(vars(self.inner).get(name)) for name in _COUNTERS}
         return [str(each.name) for each in self.inner.variables if id(each) not in counted]
 
 
@@ -268,12 +282,30 @@ class NewHost(_SlotListHost):
     """New optimizers of tf_keras."""
 
     family: Family = "new"
+    _counter, _rate = table.NEW_STEPS, table.NEW_RATE
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        """Return whether its slots exist."""
+        del variables
+        # The index exists once the optimizer is built, by its first step at the latest.
+        return int(self.counter.numpy()) > 0 or look_up(self.inner, table.INDEX.name) is not ABSENT
 
     def _index(self, variable: Any) -> int:
-        return index_of(self.inner, variable)
+        return int(table.INDEX.needed_of(self.inner)[table.VARIABLE_KEY.needed_of(self.inner)(variable)])
+
+    def _is_nadam(self) -> bool:
+        tf_keras: Any = loaded_tf_keras()
+        return isinstance(self.inner, tf_keras.optimizers.Nadam)
 
     def _own(self) -> list[Any]:
-        return [None] * (len(table.INDEX.needed_of(self.inner)) if is_built(self.inner) else 0)
+        return [None] * (len(table.INDEX.needed_of(self.inner)) if self.is_built(None) else 0)
+
+    def others(self) -> dict[str, Any]:
+        """Return the variables that it keeps by name; Nadam's product is not among its variables."""
+        found = super().others()
+        if self._is_nadam() and self.is_built(None):
+            found[table.U_PRODUCT.name] = table.U_PRODUCT.needed_of(self.inner)
+        return found
 
     def _name_from(self, variable: Any, slots: Mapping[str, Any]) -> str | None:
         if variable is not None:
@@ -286,16 +318,27 @@ class NewHost(_SlotListHost):
 
     def settle(self, steps: int) -> None:
         """Set the count that Nadam keeps as a Python number, and the current learning rate of a schedule."""
-        settle_counts(self.inner, steps)
+        if self._is_nadam() and table.U_COUNTER.of(self.inner) is not None:
+            # Nadam's product is that of the steps before this one.
+            setattr(self.inner, table.U_COUNTER.name, steps + 1)
+        compute = table.COMPUTE_RATE.of(self.inner)
+        if compute is not None:
+            compute()
 
 
 class Keras3Host(_SlotListHost):
     """Optimizers of Keras 3."""
 
     family: Family = "keras3"
+    _counter, _rate = table.KERAS_3_STEPS, table.KERAS_3_RATE
+
+    def is_built(self, variables: Sequence[Any] | None) -> bool:
+        """Return whether its slots exist."""
+        del variables
+        return bool(self.inner.built)
 
     def _index(self, variable: Any) -> int:
-        return index_of(self.inner, variable)
+        return int(table.VARIABLE_INDEX.needed_of(self.inner)(variable))
 
     def _own(self) -> list[Any]:
         return trained_variables(self.inner)

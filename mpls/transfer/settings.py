@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mpls.transfer.hosts import Host
-from mpls.upstream.optimizers import learning_rate_of
 
 # The settings that determine a step. Others, such as `name` and `jit_compile`, are not compared.
 NAMES = (
@@ -116,7 +115,7 @@ def _words(value: Any) -> str:
 
 def learning_rate_at(host: Host, iterations: int) -> float:
     """Return the learning rate of a target after a number of steps, with its schedule or decay."""
-    rate = learning_rate_of(host.inner)
+    rate = host.learning_rate
     if callable(rate) and not hasattr(rate, "numpy"):
         is_schedule = hasattr(rate, "from_config")
         rate = rate(iterations) if is_schedule else rate()

@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.formats.object_graph import ITERATIONS, LEARNING_RATES
 from mpls.patches import ABSENT
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_family_of, loaded_tf_keras, native_wrappers_of_tf_keras
@@ -17,8 +16,6 @@ from mpls.upstream.tensorflow import native_v1_class
 _MARK = "_is_wrapped_by_loss_scale_optimizer"
 # Where optimizers of `tf.compat.v1.train` that wrap others keep them: Horovod's and mpls', and TensorFlow's own.
 _INNER = ("_optimizer", "_opt")
-# Attributes of new tf_keras and Keras 3 optimizers: the number of steps, and the learning rate.
-_COUNTERS_IN_LISTS = (ITERATIONS["new"], *LEARNING_RATES)
 
 
 def mark_as_wrapped(optimizer: Any, is_wrapped: bool = True) -> None:
@@ -153,84 +150,3 @@ def averages_of(optimizer: Any) -> list[tuple[Any, Any]]:
     pairs = zip(trained_variables(optimizer), table.AVERAGES.of(optimizer, []), strict=False)
     # Variables that a gradient overwrites have none.
     return [(variable, average) for variable, average in pairs if average is not None]
-
-
-def counter_of(optimizer: Any) -> Any:
-    """Return the iteration counter of a Keras optimizer; None for a legacy one that has not created it yet.
-
-    Raises:
-        UnsupportedReleaseError: it is kept elsewhere.
-    """
-    return _COUNTERS[str(keras_family_of(optimizer))].needed_of(optimizer)
-
-
-_COUNTERS = {"legacy": table.LEGACY_STEPS, "new": table.NEW_STEPS, "keras3": table.KERAS_3_STEPS}
-
-
-def is_built(optimizer: Any) -> bool:
-    """Return whether a new tf_keras or a Keras 3 optimizer has created its variables."""
-    if keras_family_of(optimizer) == "new":
-        # The index exists once the optimizer is built, by its first step at the latest.
-        return int(counter_of(optimizer).numpy()) > 0 or look_up(optimizer, table.INDEX.name) is not ABSENT
-    return bool(optimizer.built)
-
-
-def index_of(optimizer: Any, variable: Any) -> int:
-    """Return the index of a variable in the slot lists of a new tf_keras or a Keras 3 optimizer.
-
-    Raises:
-        KeyError: it was not built with the variable.
-        UnsupportedReleaseError: it does not say.
-    """
-    if keras_family_of(optimizer) == "keras3":
-        return int(table.VARIABLE_INDEX.needed_of(optimizer)(variable))
-    return int(table.INDEX.needed_of(optimizer)[table.VARIABLE_KEY.needed_of(optimizer)(variable)])
-
-
-def settle_counts(optimizer: Any, steps: int) -> None:
-    """Set the state of a new tf_keras optimizer that is in no variable, as it is after a number of steps."""
-    tf_keras: Any = loaded_tf_keras()
-    if isinstance(optimizer, tf_keras.optimizers.Nadam) and table.U_COUNTER.of(optimizer) is not None:
-        # Nadam's product is that of the steps before this one.
-        setattr(optimizer, table.U_COUNTER.name, steps + 1)
-    compute = table.COMPUTE_RATE.of(optimizer)
-    if compute is not None:
-        compute()
-
-
-def lists_of(optimizer: Any) -> dict[str, list[Any]]:
-    """Return the lists that a new tf_keras or a Keras 3 optimizer keeps, by name, but that of all its variables."""
-    attributes = vars(optimizer).items()
-    return {name: each for name, each in attributes if isinstance(each, list) and name != table.OWN_VARIABLES.name}
-
-
-def counters_of(optimizer: Any) -> list[Any]:
-    """Return the variables of a new tf_keras or a Keras 3 optimizer for the number of steps and the learning rate."""
-    return [vars(optimizer)[name] for name in _COUNTERS_IN_LISTS if name in vars(optimizer)]
-
-
-def kept_variables(optimizer: Any) -> dict[str, Any]:
-    """Return the variables that a new tf_keras or a Keras 3 optimizer keeps by name, not in lists, but its counters.
-
-    Raises:
-        UnsupportedReleaseError: it is a Nadam of tf_keras, and keeps the product of its momenta elsewhere.
-    """
-    known = {id(each) for each in optimizer.variables}
-    attributes = vars(optimizer).items()
-    found = {name: each for name, each in attributes if id(each) in known and name not in _COUNTERS_IN_LISTS}
-    tf_keras: Any = loaded_tf_keras()
-    if tf_keras is not None and isinstance(optimizer, tf_keras.optimizers.Nadam) and is_built(optimizer):
-        found[table.U_PRODUCT.name] = table.U_PRODUCT.needed_of(optimizer)
-    return found
-
-
-def learning_rate_of(optimizer: Any) -> Any:
-    """Return the learning rate of a Keras optimizer: a number, a variable or a schedule.
-
-    Raises:
-        UnsupportedReleaseError: it is kept elsewhere.
-    """
-    family = keras_family_of(optimizer)
-    if family == "legacy":
-        return hyperparameters_of(optimizer).get("learning_rate", optimizer.learning_rate)
-    return (table.NEW_RATE if family == "new" else table.KERAS_3_RATE).needed_of(optimizer)
