@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -78,36 +77,23 @@ class _Behaviour:
     def __init__(self) -> None:
         self.is_settled = False
         self._lock = threading.Lock()
-        # Threads that existed before; eager mode is set per thread, and may still be on in them.
-        self._older: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def settle(self, v1: Any) -> None:
-        """Disable it once in the process, and once in each thread that existed before."""
-        thread = threading.current_thread()
-        if self.is_settled and thread not in self._older:
+        """Disable it once in the process."""
+        if self.is_settled:
             return
         # It imports TensorFlow, which is loaded by now.
-        from mpls.upstream import tensorflow as upstream
+        from mpls.upstream.tensorflow import is_v2_behavior_on
 
         with self._lock:
-            if not self.is_settled:
-                self._turn_off(v1, upstream)
-            if thread in self._older:
-                self._older.discard(thread)
-                # If eager mode is the default again, the program has enabled it.
-                if not upstream.is_eager_by_default():
-                    v1.disable_eager_execution()
-
-    def _turn_off(self, v1: Any, upstream: Any) -> None:
-        if upstream.is_v2_behavior_on():
-            self._older.update(threading.enumerate())
-            # Hide the log message that the function called here is deprecated.
-            logger = v1.get_logger()
-            level = logger.level
-            logger.setLevel("ERROR")
-            v1.disable_v2_behavior()
-            logger.setLevel(level)
-        self.is_settled = True
+            if not self.is_settled and is_v2_behavior_on():
+                # Hide the log message that the function called here is deprecated.
+                logger = v1.get_logger()
+                level = logger.level
+                logger.setLevel("ERROR")
+                v1.disable_v2_behavior()
+                logger.setLevel(level)
+            self.is_settled = True
 
 
 _behaviour = _Behaviour()

@@ -102,59 +102,6 @@ import tensorflow as tf
 print(json.dumps({"before": before == (False, False), "enabled": tf.resource_variables_enabled()}))
 """
 
-# Keras 3 imports TensorFlow for itself, in a thread that has the eager mode of TF 2 from then on.
-THREADS = """
-import json
-import threading
-
-import keras
-
-assert keras.ops.convert_to_tensor(1.0).numpy() == 1.0
-seen = {}
-go_on, is_there = threading.Event(), threading.Event()
-
-def works():
-    keras.ops.convert_to_tensor(1.0).numpy()
-    is_there.set()
-    go_on.wait()
-    import tensorflow as tf
-    seen["older thread"] = tf.executing_eagerly()
-
-def first():
-    import tensorflow as tf
-    seen["first"] = tf.executing_eagerly()
-
-def last():
-    import tensorflow as tf
-    seen["last"] = tf.executing_eagerly()
-
-def enables():
-    import tensorflow as tf
-    tf.enable_eager_execution()
-    import tensorflow.train
-    seen["enables"] = tf.executing_eagerly()
-
-def run(target):
-    thread = threading.Thread(target=target)
-    thread.start()
-    thread.join()
-
-older = threading.Thread(target=works)
-older.start()
-is_there.wait()
-run(first)
-import tensorflow as tf
-seen["main"] = tf.executing_eagerly()
-tf.placeholder(tf.float32)
-go_on.set()
-older.join()
-run(enables)
-run(last)
-import tensorflow as tf
-seen["main stays"] = tf.executing_eagerly()
-print(json.dumps(seen))
-"""
-
 INSTALLED = """
 import json
 import mpls
@@ -231,12 +178,6 @@ class BehaviorTest(unittest.TestCase):
             seen = self.output_of(programs, "-m", "mpls", "run", "--v1", "--no-auto", "-c", source)
         assert isinstance(seen, dict)
         self.assertEqual(seen, dict.fromkeys(seen, True))
-
-    def test_threads_that_were_there_before(self) -> None:
-        with Programs(program=THREADS) as programs:
-            seen = self.output_of(programs, "-m", "mpls", "run", "--v1", "--no-auto", "program.py")
-        graph = dict.fromkeys(["first", "main", "older thread", "main stays"], False)
-        self.assertEqual(seen, {**graph, "enables": True, "last": True})
 
     def test_installed_again(self) -> None:
         with Programs() as programs:
