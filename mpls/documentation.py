@@ -180,32 +180,24 @@ def name_page(row: Name) -> str:
 
 
 def search(words: str) -> list[Section]:
-    """Return the sections that contain words, or words that begin with them; those with all words first."""
+    """Return the sections that contain words, or words that begin with them; those with the most of them first."""
     wanted = _patterns(words)
     titles = {section.page: section.title for section in sections() if section.level == 1}
     found = []
     for place, section in enumerate(sections()):
         body = "\n".join(section.own_lines[1:])
-        scores = [
-            20 * bool(word.search(section.title))
-            + 3 * bool(word.search(titles[section.page]))
-            + min(len(word.findall(body)), 9)
-            for word in wanted.values()
-        ]
-        lacking = _lacking(section, wanted)
-        if len(lacking) < len(wanted):
-            found.append((len(lacking), -sum(scores), place, section))
+        counts = [(len(word.findall(body)), bool(word.search(section.title))) for word in wanted]
+        of_page = sum(bool(word.search(titles[section.page])) for word in wanted)
+        score = 3 * of_page + sum(20 * in_title + min(count, 9) for count, in_title in counts)
+        number = sum(bool(count or in_title) for count, in_title in counts)
+        if number:
+            found.append((-number, -score, place, section))
     return [section for *_, section in sorted(found, key=lambda each: each[:3])]
 
 
-def _patterns(words: str) -> dict[str, re.Pattern[str]]:
-    found = re.findall(r"[\w.]+", words.lower())
-    return {word: re.compile(rf"(?<![a-z]){re.escape(word)}", re.IGNORECASE) for word in found}
-
-
-def _lacking(section: Section, wanted: dict[str, re.Pattern[str]]) -> list[str]:
-    text = "\n".join((section.title, *section.own_lines[1:]))
-    return [word for word, pattern in wanted.items() if not pattern.search(text)]
+def _patterns(words: str) -> list[re.Pattern[str]]:
+    found = dict.fromkeys(re.findall(r"[\w.]+", words.lower()))
+    return [re.compile(rf"(?<![a-z]){re.escape(word)}", re.IGNORECASE) for word in found]
 
 
 # Two stars of code, as in 2.0**24 or f(**options), are none.
@@ -213,22 +205,16 @@ _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)([^*]+?)(?<=\S)\*\*(?!\w)")
 
 
 def _found(words: str) -> str | None:
-    hits = search(words.replace("-", " "))
+    words = words.replace("-", " ")
+    hits, wanted = search(words), _patterns(words)
     if not hits:
         return None
-    wanted = _patterns(words.replace("-", " "))
-    lacking_of = [_lacking(hit, wanted) for hit in hits]
-    complete = lacking_of.count([])
-    number = f"{complete or 'no'} section{'s' * (complete != 1)} with {printable(repr(words))}"
-    some = f", {len(hits) - complete} with some of the words" if len(hits) > complete else ""
-    best = f"; the best {_HITS}" if len(hits) > _HITS else ""
-    lines = [f"{number}{some}{best}:", ""]
-    for hit, lacking in zip(hits[:_HITS], lacking_of[:_HITS], strict=True):
-        first = next(word for word in wanted if word not in lacking)
-        line = next((each for each in hit.own_lines[1:] if first in each.lower()), "")
+    number = f"{len(hits)} section{'s' * (len(hits) > 1)} for {printable(repr(words))}"
+    lines = [number + (f"; the best {_HITS}:" if len(hits) > _HITS else ":"), ""]
+    for hit in hits[:_HITS]:
+        line = next((each for each in hit.own_lines[1:] if any(word.search(each) for word in wanted)), "")
         shown = re.sub(r"^\s*\* |[`|]|<!--.*?-->", "", _BOLD.sub(r"\1", _readable(line))).strip()
-        note = f"(without {', '.join(lacking)}) " if lacking else ""
-        text = textwrap.shorten(f"{note}{hit.title}: {shown}", 96, placeholder=" …")
+        text = textwrap.shorten(f"{hit.title}: {shown}", 96, placeholder=" …")
         lines += [f"mpls docs {hit.anchor}", f"    {text}"]
     return "\n".join(lines)
 
