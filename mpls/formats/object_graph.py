@@ -24,9 +24,6 @@ ITERATIONS: Mapping[Family, str] = {"legacy": "iter", "new": "_iterations", "ker
 LEARNING_RATES = ("_learning_rate", "_current_learning_rate")
 VARIABLES, TRAINABLE_VARIABLES = "_variables", "_trainable_variables"
 BOOKKEEPING = (VARIABLES, TRAINABLE_VARIABLES, "_trainable_variables_indices", "_index_dict")
-# The releases, in words, in whose checkpoints a wrapper over a legacy optimizer does not track the optimizer's state
-# itself, and in whose it does.
-WRITERS_OF_OLD_LAYOUT, WRITERS_OF_LAYOUT = "TF 1.15 to 2.2", "TF 2.3 or later"
 
 
 @dataclass(frozen=True)

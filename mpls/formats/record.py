@@ -86,7 +86,7 @@ class FileRecord:
     Attributes:
         path: as the caller named it.
         format: the format of the file.
-        written_by: the releases that may have written it, in words, as `'TF 1.15 to 2.2'`.
+        written_by: the releases that may have written it, in words, as `'TF 1.14 or later'`.
         optimizers: the optimizers in it; empty if it holds none.
     """
 

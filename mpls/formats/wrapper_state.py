@@ -27,10 +27,6 @@ def can_be_scale(value: float) -> bool:
 # The class names of wrappers in Keras, over all releases, and the families that they tell.
 WRAPPER, WRAPPER_V1, WRAPPER_V3 = WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 WRAPPER_FAMILIES: Mapping[str, Family] = {WRAPPER_V3: "new"}
-# The releases that write configs of wrappers, in words: with a loss scale object, and with settings in its place; and
-# those that a class name tells.
-WRITERS_OF_OBJECTS, WRITERS_OF_SETTINGS = "TF 2.2 and 2.3 (experimental)", "TF 2.4 or later"
-WRAPPER_WRITERS: Mapping[str, str] = {WRAPPER_V1: "TF 2.4 to 2.8 (experimental)"}
 
 # The keys of the wrapped optimizer in a wrapper's config: from TF 2.4 on, and up to TF 2.3.
 INNER_KEYS = ("inner_optimizer", "optimizer")

@@ -75,15 +75,6 @@ class ObjectCheckpoint(ObjectGraph):
         found = [self._read(number) for number in reachable if number not in wrapped]
         return [record for record in found if record is not None]
 
-    def is_old_layout(self, key: str) -> bool:
-        """Return whether the wrapped optimizer tracks the state of a record itself, as up to TF 2.2.
-
-        Args:
-            key: the key of a record of a legacy optimizer. In later releases, its wrapper tracks the state.
-        """
-        number = next(each for each, path in self._paths.items() if path == key)
-        return self.holder_of_state(number) != number
-
     def _is_variable(self, number: int) -> bool:
         return self.nodes[number].checkpoint_key is not None
 

@@ -184,7 +184,7 @@ class KerasArchive(ModelFile):
         if described is None:
             return FileRecord(path, ".keras", written_by, ())
         place = "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER))
-        record = read_optimizer(path, place, described, self._family(described)).optimizer
+        record = read_optimizer(path, place, described, self._family(described))
         is_users_wrapper = value_at(described, ("config", INNER_KEYS[0])) is not None
         if self.has_wrapped_optimizer and record.loss_scale is None and not is_users_wrapper:
             # `compile` had wrapped the optimizer. The config has what `compile` was given.
@@ -249,7 +249,7 @@ class H5Model(ModelFile):
             alone = _weights_only(path, content)
             return FileRecord(path, "H5", written_by, () if alone is None else [alone])
         family: Family | None = "keras3" if framework_of_version(self.version) == "keras" else None
-        record = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config, family).optimizer
+        record = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config, family)
         if has_weights:
             record = _with_named_weights(path, content, record)
         return FileRecord(path, "H5", written_by, [replace(record, key=OPTIMIZER_WEIGHTS)])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpls.formats.algorithms import algorithm_named
-from mpls.formats.families import FAMILY_MARKS, FAMILY_WRITERS, Family, family_of_config
+from mpls.formats.families import FAMILY_MARKS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.formats.validity import (
     OF_SETTINGS,
@@ -52,10 +52,7 @@ from mpls.formats.wrapper_state import (
     STATE_KEY,
     STEP_OPTIONS,
     WRAPPER_FAMILIES,
-    WRAPPER_WRITERS,
     WRAPPERS,
-    WRITERS_OF_OBJECTS,
-    WRITERS_OF_SETTINGS,
     as_fixed,
     inner_key,
     is_fixed_over_keras_3,
@@ -69,13 +66,6 @@ _ROOT = "the config"
 _NO_HYPERPARAMETERS = ("name", *FAMILY_MARKS)
 
 
-class ConfigRecord(NamedTuple):
-    """The optimizer in a config, without slots, and the releases that write such configs, in words."""
-
-    optimizer: OptimizerRecord
-    written_by: str
-
-
 def value_at(content: Any, keys: Iterable[str]) -> Any:
     """Return the value at nested keys of a JSON object; None if one of them is missing."""
     for key in keys:
@@ -83,7 +73,7 @@ def value_at(content: Any, keys: Iterable[str]) -> Any:
     return content
 
 
-def read_optimizer(path: str, key: str, config: Any, family: Family | None = None) -> ConfigRecord:
+def read_optimizer(path: str, key: str, config: Any, family: Family | None = None) -> OptimizerRecord:
     """Read the config of an optimizer or of a wrapper: a serialized object, or the result of `get_config`.
 
     Args:
@@ -94,8 +84,7 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
     """
     if isinstance(config, str):
         # `.keras` files have the argument of `compile`, which may be a name.
-        family = family or "keras3"
-        return ConfigRecord(OptimizerRecord(key, family, algorithm_named(config)), FAMILY_WRITERS[family])
+        return OptimizerRecord(key, family or "keras3", algorithm_named(config))
     content = _dict(path, key, config)
     if "class_name" in content:
         name = _text(path, _at(key, "class_name"), content["class_name"])
@@ -112,14 +101,12 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
 
 def _read_wrapper(
     path: str, key: str, place: str, settings: Mapping[str, Any], name: str | None, family: Family | None
-) -> ConfigRecord:
+) -> OptimizerRecord:
     key_of_inner = inner_key(settings)
     if LOSS_SCALE in settings:
-        written_by = WRITERS_OF_OBJECTS
         _refuse_unknown(path, place, settings, (key_of_inner, LOSS_SCALE, *STEP_OPTIONS))
         loss_scale = _read_loss_scale(path, _at(place, LOSS_SCALE), settings[LOSS_SCALE])
     else:
-        written_by = WRITERS_OF_SETTINGS
         own = (*SCALE_OPTIONS, *STEP_OPTIONS)
         of_keras_3 = ("name", *BASE_ARGUMENTS) if is_of_keras_3(settings, {}) else ()
         _refuse_unknown(path, place, settings, (key_of_inner, *SETTINGS, *own, *of_keras_3))
@@ -131,7 +118,7 @@ def _read_wrapper(
     if _base_name(_text(path, f"{inner_place}/class_name", inner.get("class_name"))) in WRAPPERS:
         raise broken(path, inner_place, "not be a LossScaleOptimizer itself", inner["class_name"], FROM_WRITER)
     family = family or WRAPPER_FAMILIES.get(name or "")
-    bare = _read_bare(path, inner_place, inner, family, is_keras_3=is_of_keras_3(settings, inner)).optimizer
+    bare = _read_bare(path, inner_place, inner, family, is_keras_3=is_of_keras_3(settings, inner))
     # The entry may be there and None.
     if inner.get(STATE_KEY) == FIXED_STATE:
         loss_scale = _fixed(path, place, settings)
@@ -142,18 +129,13 @@ def _read_wrapper(
     of_scale, of_steps, counts = _options(
         path, f"{inner_place}/{OPTIONS_KEY}", {**held, **settings}, entry, dynamic=loss_scale.dynamic
     )
-    if bare.family in ("keras3", "new"):
-        written_by = FAMILY_WRITERS[bare.family]
-    else:
-        written_by = WRAPPER_WRITERS.get(name or "", written_by)
     loss_scale = replace(loss_scale, options=of_scale)
-    record = replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)
-    return ConfigRecord(record, written_by)
+    return replace(bare, key=key, loss_scale=loss_scale, options=of_steps, counts=counts)
 
 
 def _read_bare(
     path: str, key: str, content: Mapping[str, Any], family: Family | None, is_keras_3: bool | None
-) -> ConfigRecord:
+) -> OptimizerRecord:
     name = _text(path, _at(key, "class_name"), content.get("class_name"))
     config = _dict(path, _at(key, "config"), content.get("config"))
     rate = config.get("learning_rate", 0.0)
@@ -164,8 +146,7 @@ def _read_bare(
         raise broken(path, _ROOT, "be a config of an optimizer", name, FROM_WRITER)
     family = family or family_of_config(config, content.get("module"), is_keras_3=bool(is_keras_3))
     hyperparameters = {each: value for each, value in config.items() if each not in _NO_HYPERPARAMETERS}
-    record = OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters)
-    return ConfigRecord(record, FAMILY_WRITERS[family])
+    return OptimizerRecord(key, family, algorithm_named(name), None, hyperparameters)
 
 
 def _read_settings(path: str, place: str, settings: Mapping[str, Any]) -> LossScaleRecord:

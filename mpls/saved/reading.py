@@ -28,8 +28,8 @@ from mpls.formats.file_kinds import (
     checkpoint_prefixes,
     kind_of_bytes,
 )
-from mpls.formats.object_graph import GRAPH_KEY, WRITERS_OF_LAYOUT, WRITERS_OF_OLD_LAYOUT
-from mpls.formats.record import FileRecord, OptimizerRecord
+from mpls.formats.object_graph import GRAPH_KEY
+from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.progress import with_progress
 from mpls.saved.bundles import Bundle
@@ -182,20 +182,9 @@ def _read_checkpoint(prefix: str) -> FileRecord:
     if GRAPH_KEY not in bundle:
         records = read_names(bundle)
         return FileRecord(prefix, "v1 checkpoint", FAMILY_WRITERS["v1"], records)
-    checkpoint = ObjectCheckpoint(bundle)
-    records = checkpoint.optimizers()
-    return FileRecord(prefix, "object checkpoint", _writers(checkpoint, records), records)
-
-
-def _writers(checkpoint: ObjectCheckpoint, records: list[OptimizerRecord]) -> str:
-    families = {record.family for record in records}
-    if len(families) != 1:
-        return f"{FAMILY_WRITERS['legacy']}, or {FAMILY_WRITERS['keras3']}"
-    family = families.pop()
-    if family == "legacy" and any(record.loss_scale for record in records):
-        is_old = any(checkpoint.is_old_layout(record.key) for record in records)
-        return WRITERS_OF_OLD_LAYOUT if is_old else WRITERS_OF_LAYOUT
-    return FAMILY_WRITERS[family]
+    records = ObjectCheckpoint(bundle).optimizers()
+    families = sorted({record.family for record in records}) or ["legacy", "keras3"]
+    return FileRecord(prefix, "object checkpoint", ", or ".join(FAMILY_WRITERS[each] for each in families), records)
 
 
 def _read_json(path: str) -> FileRecord:
@@ -208,7 +197,7 @@ def _read_json(path: str) -> FileRecord:
     if config is None:
         raise broken(path, place, "be a config of an optimizer", None, FROM_WRITER)
     record = read_optimizer(path, place, config)
-    return FileRecord(path, "config", record.written_by, [replace(record.optimizer, key=place or "config")])
+    return FileRecord(path, "config", FAMILY_WRITERS[record.family], [replace(record, key=place or "config")])
 
 
 def _optimizer_in(content: Mapping[str, Any]) -> tuple[str | None, Any]:

@@ -118,7 +118,7 @@ class SavedModel(ModelFile):
             records = ObjectCheckpoint(bundle).optimizers() if GRAPH_KEY in bundle else []
             config = value_at(parse_json(path, "the metadata", metadata or "{}"), TRAINING_OPTIMIZER)
             if config is not None:
-                settings = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config).optimizer
+                settings = read_optimizer(path, "/".join(TRAINING_OPTIMIZER), config)
                 records = [_merged(path, each, settings) if each.key == "optimizer" else each for each in records]
         return FileRecord(path, "SavedModel", f"TF {version}" if version else "TF 2", records)
 

@@ -119,7 +119,7 @@ class InspectTest(unittest.TestCase):
             (
                 "keras_object.adam/tf22.exp",
                 """\
-                {path}: object checkpoint, written by TF 1.15 to 2.2
+                {path}: object checkpoint, written by TF 1.14 or later
                   optimizer 'optimizer': Adam of tf_keras.optimizers.legacy, 5 steps
                     hyperparameters: beta_1 0.9, beta_2 0.999, decay 0, learning_rate 0.05
                     slots: m, v, of 2 variables, 6 numbers

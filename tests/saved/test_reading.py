@@ -128,8 +128,7 @@ class ArtefactTest(unittest.TestCase):
 
     @parameterized.expand(
         [
-            ("keras_object.adam/tf115.exp", "TF 1.15 to 2.2"),
-            ("keras_object.adam/tf23.exp", "TF 2.3 or later"),
+            ("keras_object.adam/tf115.exp", "TF 1.14 or later"),
             ("keras_object.adam/tf215.lso3", "TF 2.11 to 2.15, or tf_keras"),
             ("keras_object.plain/tf23.exp", "TF 1.14 or later"),
             ("keras_object.adam/tf21.k3", "Keras 3"),
