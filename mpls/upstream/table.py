@@ -41,13 +41,11 @@ class Private:
         name: the name.
         without: the consequence in a release that lacks it, as the end of a sentence; for a name that is required, what
             fails.
-        seen: the releases in which it was found.
     """
 
     owner: str
     name: str
     without: str
-    seen: str = ""
 
     @property
     def framework(self) -> str:
@@ -77,10 +75,6 @@ class Private:
         if found is ABSENT:
             raise UnsupportedReleaseError(self._text())
         return found
-
-    def kept_in(self, holder: Any) -> Any:
-        """Return what an object itself keeps under the name, ABSENT if nothing; no code of its class runs."""
-        return getattr(holder, "__dict__", {}).get(self.name, ABSENT)
 
     def load(self, default: Any = None) -> Any:
         """Import the module and return the name; without it, warn once and return the default."""
@@ -113,11 +107,10 @@ class Private:
 
     def _text(self) -> str:
         version = getattr(sys.modules.get(self.framework), "__version__", "")
-        seen = self.seen or _SEEN[self.framework]
         return (
             f"mpls does not find {self.owner.replace(':', '.')}.{self.name} in {self.framework} {version}: "
-            f"{self.without}. It was there in {seen}: use one of these, or a newer mpls, and report it, please. "
-            "See mpls docs newer-frameworks"
+            f"{self.without}. It was there in {_SEEN[self.framework]}: use one of these, or a newer mpls, and report "
+            "it, please. See mpls docs newer-frameworks"
         )
 
 
