@@ -31,6 +31,7 @@ import mpls.transfer
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UnsupportedReleaseError
 from mpls.patches import ABSENT
+from mpls.transfer import hosts
 from mpls.upstream import (
     optimizers,
     rewrite,
@@ -397,7 +398,7 @@ def absent(row: Private) -> Iterator[None]:
         return ABSENT if name == row.name and is_there else look_up(holder, name)
 
     with contextlib.ExitStack() as stack:
-        for module in (table, optimizers, tensorflow, trackables):
+        for module in (table, optimizers, tensorflow, trackables, hosts):
             stack.enter_context(mock.patch.object(module, "look_up", find))
         stack.enter_context(mock.patch.object(table, "_told", set()))
         yield
