@@ -107,11 +107,15 @@ def differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [key for key, value in before.items() if value is not after[key] and value != after[key]]
 
 
+def take_all_away() -> None:
+    for each in (policy._patches, *trackables._saver_hooks.values()):
+        each.take_away()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_else_is_patched() -> Iterator[None]:
     mpls.uninstall()
-    for needed in (policy._patches, *trackables._saver_hooks.values()):
-        needed.take_away()
+    take_all_away()
     # What waits for the other Keras to be loaded stays.
     Ours(keras.optimizers.SGD()), Ours(tf_keras.optimizers.SGD())
     gc.collect()
@@ -179,6 +183,7 @@ def test_what_another_library_has_put_there_stays(first: str, second: str) -> No
 @pytest.mark.parametrize("name", NEEDS)
 def test_it_is_there_once_an_object_needs_it(name: str) -> None:
     make, places = NEEDS[name]
+    take_all_away()
     before = {place: current(place) for place in [*SAVERS, *COMPILE]}
     for _ in range(2):
         made = make()
