@@ -13,7 +13,7 @@ from typing import Any
 _MESSAGES = """
 BundleHeader: num_shards=1 int32; endianness=2 int32
 BundleEntry: dtype=1 int32; shape=2 Shape; shard_id=3 int32; offset=4 int64; size=5 int64; crc32c=6 fixed32;
-    slices=7 *bytes
+    slices=7 *Other
 Shape: dim=2 *Dimension; unknown_rank=3 bool
 Dimension: size=1 int64
 

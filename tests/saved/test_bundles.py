@@ -98,7 +98,6 @@ class MessagesTest(unittest.TestCase):
 
     def test_fields(self) -> None:
         roots = {
-            "Event": "tensorflow.core.util.event_pb2:Event",
             "BundleHeader": "tensorflow.core.protobuf.tensor_bundle_pb2:BundleHeaderProto",
             "BundleEntry": "tensorflow.core.protobuf.tensor_bundle_pb2:BundleEntryProto",
             "ObjectGraph": "tensorflow.core.protobuf.trackable_object_graph_pb2:TrackableObjectGraph",
@@ -121,7 +120,7 @@ class MessagesTest(unittest.TestCase):
                 self.assertEqual(_facts(field), _facts(other), ours.full_name)
                 if field.message_type is not None:
                     waiting.append((field.message_type, other.message_type))
-        self.assertGreater(len(seen), 40)
+        self.assertGreater(len(seen), 35)
 
 
 def _facts(field: Any) -> tuple[Any, ...]:
