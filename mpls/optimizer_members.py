@@ -11,24 +11,6 @@ with the installed ones.
 
 from __future__ import annotations
 
-__all__ = [
-    "AGGREGATION_OF_LEGACY",
-    "AGGREGATION_OF_NEW",
-    "ATTRIBUTES_OF_LOSS_SCALES",
-    "CLIPPING",
-    "HYPERPARAMETERS",
-    "HYPERPARAMETERS_OF_FTRL",
-    "HYPERPARAMETER_METHODS",
-    "HYPERPARAMETER_SERIALIZERS",
-    "LEGACY_INTERNALS",
-    "LEGACY_METHODS",
-    "LEGACY_USES",
-    "OF_KERAS_2",
-    "SCALING_METHODS",
-    "WEIGHTS",
-    "WRAPPER_ATTRIBUTES",
-]
-
 # Members of both wrappers of Keras 2, over legacy and over new optimizers. The wrapper of Keras 3 and unwrapped
 # optimizers have none of them.
 SCALING_METHODS = ("get_scaled_loss", "get_unscaled_gradients")
