@@ -442,7 +442,7 @@ _GROUPS = {
         AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation AudioSpectrogram CombinedNonMaxSuppression
         CropAndResize CropAndResizeGradBoxes CropAndResizeGradImage DecodeAndCropJpeg DecodeBmp DecodeGif DecodeImage
         DecodeJpeg DecodeJxl DecodePng DecodeWav DecodeWebP DrawBoundingBoxes DrawBoundingBoxesV2 EncodeJpeg
-        EncodeJpegVariableQuality EncodePng EncodeWav ExtractGlimpse ExtractGlimpseV2 ExtractImagePatches
+        EncodeJpegVariableQuality EncodeJxl EncodePng EncodeWav ExtractGlimpse ExtractGlimpseV2 ExtractImagePatches
         ExtractJpegShape ExtractVolumePatches GenerateBoundingBoxProposals HSVToRGB ImageProjectiveTransformV2
         ImageProjectiveTransformV3 Mfcc NonMaxSuppression NonMaxSuppressionV2 NonMaxSuppressionV3 NonMaxSuppressionV4
         NonMaxSuppressionV5 NonMaxSuppressionWithOverlaps RGBToHSV ResizeArea ResizeBicubic ResizeBicubicGrad
