@@ -393,6 +393,14 @@ class Analysis:
         )
 
     @functools.cached_property
+    def is_mpls_taken(self) -> bool:
+        """Whether another thing of the file's may have the name of the package."""
+        aliases = (alias for each in self.survey.imports for alias in each.node.names)
+        own = [alias for alias in aliases if (alias.asname or alias.name).partition(".")[0] == "mpls"]
+        is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
+        return "mpls" in self.survey.bound and not (own and is_ours)
+
+    @functools.cached_property
     def asked_for(self) -> list[tuple[ast.Call, str]]:
         """Calls of `getattr` and `hasattr` that ask for what is gone, with its path."""
         found = []

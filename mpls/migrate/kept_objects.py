@@ -207,16 +207,10 @@ def _place(analysis: Analysis, makers: list[Use]) -> Statement | None:
     at_top: dict[ast.stmt, Statement] = {
         node: statement for node, statement, _ in analysis.survey.imports if statement.parent is None
     }
-    is_taken = "mpls" in analysis.survey.bound and not any(
-        alias.name.partition(".")[0] == "mpls" and alias.asname is None
-        for node in at_top
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    )
     paths = [analysis.imported.get(node, frozenset()) for node in body]
     are_of_frameworks = [bool(each) and not any(path.startswith("@") for path in each) for each in paths]
     first = next((place for place, is_one in enumerate(are_of_frameworks) if is_one), None)
-    if is_taken or first is None:
+    if analysis.is_mpls_taken or first is None:
         return None
     last = first
     while last + 1 < len(body) and body[last + 1] in at_top:

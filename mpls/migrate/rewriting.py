@@ -176,11 +176,7 @@ class _Spelling:
         self._text = analysis.text
         self._survey = analysis.survey
         self._present = set(_imported(analysis))
-        # Another thing of the file's may have this name.
-        aliases = (alias for each in analysis.survey.imports for alias in each.node.names)
-        own = [alias for alias in aliases if (alias.asname or alias.name).partition(".")[0] == "mpls"]
-        is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
-        self._is_taken = "mpls" in analysis.survey.bound and not (own and is_ours)
+        self._is_taken = analysis.is_mpls_taken
         self._needed: dict[Statement | None, set[str]] = {}
         self._calls: dict[Statement | None, str] = {}
         self._known: set[tuple[str, str, int]] = set()

@@ -10,11 +10,10 @@ import re
 import tokenize
 from bisect import bisect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mpls.program.files import BROKEN, parse
-from mpls.program.notebooks import notebook
+from mpls.program.notebooks import notebook, sources_of
 
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -177,13 +176,11 @@ def _inside(node: ast.stmt) -> list[ast.stmt]:
     return [*inner, *getattr(node, "orelse", ()), *getattr(node, "finalbody", ())]
 
 
-@dataclass(frozen=True)
-class _String:
-    """A string of a JSON text: where its quotes are, and its value."""
+class _String(str):
+    """A string of a JSON text, and where its quotes are."""
 
     start: int
     end: int
-    value: str
 
 
 class NotebookText:
@@ -213,9 +210,9 @@ class NotebookText:
             raise UnreadableError("cannot be written back as it was")
         self.source: SourceText = SourceText(self._cells.text)
         self.unread: tuple[tuple[int, str], ...] = self._cells.unread
-        self._pieces = [*_code_cells(whole)]
+        self._pieces: list[list[_String]] = sources_of(whole)
         # The lines of the original cells: magics are in them as they were.
-        self._lines = [_LINE.findall("".join(piece.value for piece in pieces)) for pieces in self._pieces]
+        self._lines = [_LINE.findall("".join(pieces)) for pieces in self._pieces]
 
     def place(self, line: int) -> tuple[int, int]:
         """Return the number of the code cell that a line of the source is in, and the line in it, both from 1."""
@@ -266,7 +263,7 @@ class NotebookText:
 
     def _lines_of(self, cell: str, pieces: list[_String], is_ascii: bool) -> str:
         """Return the source of a cell as JSON, its lines written as before if they were there before."""
-        written = {piece.value: self._json[piece.start : piece.end] for piece in pieces}
+        written = {str(piece): self._json[piece.start : piece.end] for piece in pieces}
         lines = (_LINE.findall(cell) or [""]) if self._is_list(pieces[0]) else [cell]
         encoded = [written.get(line) or json.dumps(line, ensure_ascii=is_ascii) for line in lines]
         return self._separator(pieces).join(encoded)
@@ -291,17 +288,6 @@ def _replaced(text: str, edits: list[tuple[int, int, str]]) -> str:
     return "".join([*parts, text[position:]])
 
 
-def _code_cells(whole: Any) -> Iterator[list[_String]]:
-    """Yield the strings of each code cell's source, as `mpls.program.notebooks` reads them."""
-    for sheet in whole.get("worksheets", [whole]):
-        for cell in sheet["cells"]:
-            kind = cell.get("cell_type") if isinstance(cell, dict) else None
-            if isinstance(kind, _String) and kind.value == "code":
-                source = cell.get("source", cell.get("input"))
-                lines = source if isinstance(source, list) else [source]
-                yield [line for line in lines if isinstance(line, _String)]
-
-
 def _value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Any:
     """Return a value of a JSON text: strings with their places, None for numbers and the like.
 
@@ -313,8 +299,12 @@ def _value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Any:
         return [_value(each, tokens) for each in _until("]", tokens)]
     if token[0] == "{":
         inner = [_value(each, tokens) for each in _until("}", tokens)]
-        return dict(zip((key.value for key in inner[::2]), inner[1::2], strict=True))
-    return _String(token.start(), token.end(), json.loads(token[0])) if token[0][0] == '"' else None
+        return dict(zip(inner[::2], inner[1::2], strict=True))
+    if token[0][0] != '"':
+        return None
+    found = _String(json.loads(token[0]))
+    found.start, found.end = token.span()
+    return found
 
 
 def _until(end: str, tokens: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:

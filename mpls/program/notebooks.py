@@ -53,7 +53,7 @@ def notebook(content: bytes) -> Notebook:
         whole = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError, MemoryError):
         raise ValueError("is not a notebook: it is not JSON") from None
-    cells = _cells_of(whole)
+    cells = ["".join(lines).replace("\r\n", "\n").replace("\r", "\n") for lines in sources_of(whole)]
     language = _language_of(whole)
     if not re.match(r"i?python", language, re.IGNORECASE):
         raise ValueError(f"is a notebook in {printable(language)}")
@@ -68,11 +68,18 @@ def notebook(content: bytes) -> Notebook:
     return Notebook("\n".join(texts), tuple(starts), tuple(unread))
 
 
-def _cells_of(whole: Any) -> list[str]:
-    """Return the sources of the code cells."""
+def sources_of(whole: Any) -> list[list[Any]]:
+    """Return the strings of the source of each code cell.
+
+    Args:
+        whole: the JSON of the notebook.
+
+    Raises:
+        ValueError: it is no notebook.
+    """
     # Up to version 3 of the format, cells were in worksheets, and their source was called `input`.
     sheets = whole.get("worksheets", [whole]) if isinstance(whole, dict) else None
-    cells: list[str] = []
+    cells: list[list[Any]] = []
     for sheet in sheets if isinstance(sheets, list) else [None]:
         of_sheet = sheet.get("cells") if isinstance(sheet, dict) else None
         if not isinstance(of_sheet, list):
@@ -81,8 +88,7 @@ def _cells_of(whole: Any) -> list[str]:
             if isinstance(cell, dict) and cell.get("cell_type") == "code":
                 source = cell.get("source", cell.get("input", ""))
                 lines = source if isinstance(source, list) else [source]
-                text = "".join(line for line in lines if isinstance(line, str))
-                cells.append(text.replace("\r\n", "\n").replace("\r", "\n"))
+                cells.append([line for line in lines if isinstance(line, str)])
     return cells
 
 
