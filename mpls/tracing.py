@@ -688,7 +688,7 @@ _CLASSES = (
 # gradients that Keras3Adapter gets are unscaled already, whichever calls the program makes.
 _OWN = {
     "mpls.core.wrapper_members": (("Counted",), "_noted_loss", "noting_loss"),
-    "mpls.keras.keras3.adapter": (("Keras3Adapter",), "_take_step", "applying"),
+    "mpls.keras.keras3": (("Keras3Adapter",), "_take_step", "applying"),
     "mpls.keras.tf_keras_family": (("LegacyAdapter", "NewAdapter"), "apply_gradients", "applying"),
     "mpls.v1.optimizer": (("WrapperMembers",), "apply_gradients", "applying"),
 }

@@ -68,7 +68,7 @@ def scaled_step(
     The loss scale decides: it sees the gradients of all replicas and says whether to apply. If it says so with a
     tensor, one conditional applies or skips on all replicas; with a Python bool there is no conditional. On TensorFlow
     no other conditional of the package applies or skips a step; Keras 3 on JAX, where a step returns new values, has
-    its own in `mpls.keras.keras3.ops`. A scale that never skips is
+    its own in `mpls.keras.keras3`. A scale that never skips is
     not asked: the step is always applied.
 
     Args:

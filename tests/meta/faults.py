@@ -14,8 +14,7 @@ import mpls.core.loss_scale
 import mpls.core.replicas
 import mpls.core.rule
 import mpls.core.step
-import mpls.keras.keras3.adapter
-import mpls.keras.keras3.state
+import mpls.keras.keras3
 import mpls.keras.tf_keras_family
 import mpls.v1.optimizer
 from mpls.core.weights import Lock, Weights
@@ -224,14 +223,12 @@ def _keras_counts_no_skip() -> list[Patch]:
 
 
 def _keras_3_counts_skips() -> list[Patch]:
-    return [(mpls.keras.keras3.state.Keras3Step, "skip", lambda step: step.optimizer._iterations.assign_add(1))]
+    return [(mpls.keras.keras3.Keras3Step, "skip", lambda step: step.optimizer._iterations.assign_add(1))]
 
 
 def _keras_3_unscales(always: bool) -> Callable[[], list[Patch]]:
     def patches() -> list[Patch]:
-        return [
-            (mpls.keras.keras3.adapter.Keras3Adapter, "_begin_step", lambda optimizer, method, variables=(): always)
-        ]
+        return [(mpls.keras.keras3.Keras3Adapter, "_begin_step", lambda optimizer, method, variables=(): always)]
 
     return patches
 

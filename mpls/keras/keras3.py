@@ -1,35 +1,42 @@
-"""The wrapper over the optimizers of Keras 3, `keras.optimizers.Optimizer`."""
+"""The wrapper over the optimizers of Keras 3, `keras.optimizers.Optimizer`: its state, its step, and its members.
+
+On other backends than TensorFlow, the arithmetic is in Keras ops; the update rule is in the core.
+"""
 
 from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterable
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
+from keras import ops
 
+from mpls.core import gradients
 from mpls.core.autograph import as_written
 from mpls.core.counters import StepRecord
-from mpls.core.dynamic import start_of
+from mpls.core.dynamic import DynamicLossScale, start_of
 from mpls.core.gradients import as_variables
-from mpls.core.loss_scale import FixedLossScale, LossScale, never_skips
+from mpls.core.loss_scale import FixedLossScale, LossScale, is_fixed, never_skips
 from mpls.core.releases import ReleaseBehavior, enter_block, leave_block
 from mpls.core.replicas import call_in_cross_replica_context, in_replica_context
+from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.state_checks import SavedObject, is_bare, require_valid_state
 from mpls.core.step_options import StepOptions
-from mpls.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    CallOrderError,
-    UnsupportedBackendError,
-    error_text,
-)
+from mpls.core.weights import plain
+from mpls.errors import ArgumentTypeError, ArgumentValueError, CallOrderError, UnsupportedBackendError, error_text
 from mpls.formats.wrapper_state import (
+    BAD_STEPS,
+    COUNTS,
     DYNAMIC_SCALE,
     INNER_OPTIMIZER,
     LOSS_SCALE,
+    SEARCH_STEPS,
+    STATE,
     STATE_OF_KERAS_3,
     STEP_COUNTER,
     STEP_RECORD,
@@ -38,18 +45,7 @@ from mpls.keras.arguments import settings_beyond_originals, warn_of_ignored_rule
 from mpls.keras.calls import SCALE_LOSS, require_gradients, some_pairs
 from mpls.keras.classes import called_class, is_of_mpls
 from mpls.keras.family_members import CallableList, FamilyMembers, delegated, passed_on
-from mpls.keras.keras3 import ops
-from mpls.keras.keras3.state import (
-    BackendRecord,
-    DynamicState,
-    FixedState,
-    Keras3Step,
-    option_variables,
-    overwrites,
-    variables_in_files,
-    without_unknown,
-)
-from mpls.keras.marked_configs import who_calls, wrapped_optimizer_follows
+from mpls.keras.marked_configs import reads_as_dynamic, who_calls, wrapped_optimizer_follows
 from mpls.keras.strategies import (
     aggregation_of_user,
     as_pairs,
@@ -60,9 +56,433 @@ from mpls.keras.strategies import (
 )
 from mpls.upstream import table
 from mpls.upstream.keras_packages import native_wrappers_of_keras_3, unknown_variables
-from mpls.upstream.optimizers import trained_variables
+from mpls.upstream.optimizers import averages_of, trained_variables
 from mpls.upstream.tensorflow import fixed_value_of
 from mpls.upstream.trackables import Trackable, awaited_parts_of, part_of, track, track_list
+
+# Pickles that earlier versions wrote name these modules.
+sys.modules.update({f"mpls.keras.keras3.{name}": sys.modules[__name__] for name in ("adapter", "state")})
+
+# Variables of options, on other backends than TensorFlow; Keras' trainer passes them on.
+
+
+class BackendVariable:
+    """A Keras variable of a whole number, for code that reads and sets variables of TensorFlow.
+
+    Args:
+        variable: the variable, a scalar int32: JAX has no int64 unless it is told to.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.dtype: tf.DType = tf.as_dtype(keras.backend.standardize_dtype(variable.dtype))
+        self.shape: tuple[int, ...] = tuple(variable.shape)
+
+    def numpy(self) -> Any:
+        """Return the value, a NumPy array."""
+        return keras.ops.convert_to_numpy(self.variable)
+
+    def assign(self, value: Any) -> None:
+        """Set the value."""
+        self.variable.assign(value)
+
+
+def counters(values: Mapping[str, int]) -> dict[str, Any]:
+    """Return new scalar int32 Keras variables by name, given their initial values."""
+    return {name: keras.Variable(value, dtype="int32", trainable=False, name=name) for name, value in values.items()}
+
+
+def option_variables(wrapper: FamilyMembers) -> list[Any]:
+    """Return the Keras variables of options, always in the same order; none on TensorFlow."""
+    owners = (vars(wrapper).get(name) for name in ("_loss_scale", "_record"))
+    return [variable for owner in owners for variable in getattr(owner, "of_backend", {}).values()]
+
+
+class BackendRecord(StepRecord):
+    """The counters of an optimizer in Keras' variables.
+
+    Args:
+        options: what is counted; only steps are.
+
+    Attributes:
+        of_backend: the counters by name, scalar int32 Keras variables.
+    """
+
+    def __init__(self, options: StepOptions) -> None:
+        super().__init__(options)
+        self.of_backend: dict[str, Any] = counters(dict.fromkeys(COUNTS, 0))
+
+    def counter(self, name: str) -> Any:
+        """Return a counter, a scalar int32 Keras variable."""
+        return self.of_backend[name]
+
+    def _created_weight(self, name: str) -> Any:
+        return BackendVariable(self.of_backend[name])
+
+    def last_step_applied(self) -> Any:
+        """Return whether the last step was applied, a scalar boolean tensor of the backend; false before the first."""
+        applied, _, in_a_row = (ops.convert_to_tensor(self.of_backend[name]) for name in COUNTS)
+        return ops.logical_and(applied > 0, ops.equal(in_a_row, 0))
+
+    def after_step(self, before: Mapping[str, Any], is_applied: Any) -> dict[str, Any]:
+        """Return the values of the counters after a step, by name.
+
+        Args:
+            before: their values before it.
+            is_applied: whether it is applied, a bool or a scalar boolean tensor.
+        """
+        applied, skipped, in_a_row = (before[name] for name in COUNTS)
+        one = ops.cast(is_applied, "int32")
+        return dict(zip(COUNTS, (applied + one, skipped + 1 - one, (in_a_row + 1) * (1 - one)), strict=True))
+
+
+# Loss scales.
+
+
+class FixedState(FixedLossScale):
+    """A fixed loss scale for every backend of Keras."""
+
+    def __init__(self, value: float, *, skip_nonfinite: bool = False) -> None:
+        LossScale.__init__(self)
+        self._loss_scale_value = value
+        self._skip_nonfinite = skip_nonfinite
+
+    def __call__(self) -> Any:
+        """Return the scale as a scalar float32 tensor of the backend."""
+        return keras.ops.convert_to_tensor(self._loss_scale_value, dtype="float32")
+
+
+class DynamicState(DynamicLossScale):
+    """A dynamic loss scale whose state is in variables that Keras saves with the wrapper.
+
+    Attributes:
+        scale: scalar float32 Keras variable.
+        counter: scalar integer Keras variable.
+        of_backend: variables of settings, scalar int32 Keras variables by name, on other backends than TensorFlow.
+    """
+
+    is_saved_by_keras = True
+
+    def __init__(
+        self, initial_scale: float | str, growth_steps: int, scale: Any, counter: Any, **settings: Any
+    ) -> None:
+        super().__init__(initial_scale, growth_steps, 2.0, **settings)
+        self.scale = scale
+        self.counter = counter
+        self.of_backend: dict[str, Any] = {}
+        if keras.backend.backend() != "tensorflow":
+            self.of_backend = counters({name: value for name, (value, _) in self._initial_extras().items()})
+
+    def __call__(self) -> Any:
+        """Return the scale as a scalar float32 tensor of the backend."""
+        if keras.backend.backend() == "tensorflow":
+            # convert_to_tensor of Keras would return the variable itself.
+            return super().__call__()
+        return keras.ops.convert_to_tensor(self.scale)
+
+    def _initial_state(self) -> dict[str, tuple[Any, Any]]:
+        """Return nothing: the variables are the wrapper's."""
+        return {}
+
+    def _require_adjustable(self) -> None:
+        if keras.backend.backend() == "tensorflow":
+            super()._require_adjustable()
+        elif self._is_built_in:
+            raise CallOrderError(
+                "configure() must be called before the first stateless_apply() or fit() where Keras runs on "
+                f"{keras.backend.backend()}: what is compiled has the settings as constants. Call it before, or run "
+                "Keras on TensorFlow, with adjustable=True. See mpls docs bounds-and-dynamics"
+            )
+
+    def _read_values(self, names: Iterable[str], session: Any, call: str = "state_dict") -> dict[str, Any]:
+        if keras.backend.backend() == "tensorflow":
+            return super()._read_values(names, session, call)
+        return {name: plain(keras.ops.convert_to_numpy(self._keras_variables()[name])) for name in names}
+
+    def _write_values(self, values: Mapping[str, Any], session: Any, call: str = "load_state_dict") -> None:
+        if keras.backend.backend() == "tensorflow":
+            super()._write_values(values, session, call)
+            return
+        for name, value in values.items():
+            self._keras_variables()[name].assign(value)
+
+    def _keras_variables(self) -> dict[str, Any]:
+        return {**dict(zip(STATE, (self.scale, self.counter), strict=True)), **self.of_backend}
+
+    def _created_weight(self, name: str) -> Any:
+        if name in self.of_backend:
+            return BackendVariable(self.of_backend[name])
+        own = self._keras_variables()
+        return own[name].value if name in own else super()._created_weight(name)
+
+    def variables_of_rule(self) -> ScaleState:
+        """Return the Keras variables of the state, on other backends than TensorFlow."""
+        return ScaleState(self.scale, self.counter, self.of_backend.get(BAD_STEPS), self.of_backend.get(SEARCH_STEPS))
+
+    def _rule_of_counter(self) -> UpdateRule:
+        """Return the current rule, with growth steps that Keras' counter can reach."""
+        return self._rule(tf.as_dtype(keras.backend.standardize_dtype(self.counter.dtype)))
+
+
+# Programs log the class names.
+FixedState.__name__ = FixedLossScale.__name__
+DynamicState.__name__ = DynamicLossScale.__name__
+
+
+@dataclass
+class Keras3Step:
+    """Step hooks of Keras 3: a skipped step leaves `iterations` alone, unless a program asks for an older release.
+
+    Attributes:
+        optimizer: the wrapped optimizer, which sums gradients over replicas.
+        is_summed: whether the gradients have been summed already.
+        skips_count: whether a skipped step advances `iterations`.
+        args: further positional arguments of the optimizer's own `apply_gradients`.
+    """
+
+    optimizer: Any
+    is_summed: bool
+    skips_count: bool
+    args: tuple[Any, ...] = ()
+
+    # Even if the user says that gradients are summed, they may differ between replicas.
+    are_same: ClassVar[bool] = False
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether the wrapped optimizer sums different gradients of several replicas."""
+        return not self.is_summed
+
+    def apply(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        """Call the wrapped optimizer, which advances `iterations`."""
+        grads, variables = map(list, zip(*grads_and_vars, strict=True))
+        if self.is_summed:
+            grads = [
+                grad if overwrites(variable) else _on_first_replica(grad)
+                for grad, variable in zip(grads, variables, strict=True)
+            ]
+        if self.args:
+            self.optimizer.apply_gradients(list(zip(grads, variables, strict=True)), *self.args)
+        else:
+            self.optimizer.apply(grads, variables)
+
+    def skip(self) -> Any:
+        """Keep averages of weights from starting at 0, and advance `iterations` if skipped steps count."""
+        for variable, average in averages_of(self.optimizer):
+            average.assign(average_before_a_step(self.optimizer.iterations, variable, average))
+        if self.skips_count:
+            table.KERAS_3_STEPS.needed_of(self.optimizer).assign_add(1)
+
+
+def average_before_a_step(iterations: Any, variable: Any, average: Any) -> Any:
+    """Return the average of a weight at a skipped step: the weight itself as long as no step was applied.
+
+    Keras takes it from the first step that it applies, which it knows by `iterations`. Until then it is 0. Keras would
+    go on from 0 after a skipped step that counts, and set weights to 0 at the end of a training without other steps.
+
+    Args:
+        iterations: the counter before the step.
+        variable: the weight, or its value.
+        average: its average, or the value of that.
+    """
+    return keras.ops.where(keras.ops.equal(iterations, 0), variable, average)
+
+
+def _on_first_replica(grad: Any) -> Any:
+    """Return the gradient on the first replica and zeros on others, so that their sum is the gradient."""
+    context = tf.distribute.get_replica_context()
+    if grad is None or context.num_replicas_in_sync == 1:
+        return grad
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(_on_first_replica(grad.values), grad.indices, grad.dense_shape)
+    return tf.where(tf.equal(context.replica_id_in_sync_group, 0), grad, tf.zeros_like(grad))
+
+
+def overwrites(variable: Any) -> bool:
+    """Return whether the gradient of a variable is its new value, as in float8 layers."""
+    return bool(getattr(variable, "overwrite_with_gradient", False))
+
+
+_NATIVE = 2
+
+
+def variables_in_files(wrapper: FamilyMembers) -> list[Any]:
+    """Return the wrapper's own variables for a file; for a fixed scale, with the native wrapper's two."""
+    own = list(table.OWN_VARIABLES.of(wrapper, []))
+    if not is_fixed(wrapper._loss_scale) or not reads_as_dynamic(wrapper):
+        return own
+    with keras.name_scope(wrapper.name):
+        counter = keras.Variable(0, dtype="int32", trainable=False, name=STEP_COUNTER)
+        scale = keras.Variable(wrapper.initial_scale, dtype="float32", trainable=False, name=DYNAMIC_SCALE)
+    return [*own, counter, scale]
+
+
+def without_unknown(wrapper: FamilyMembers, store: Any) -> Any:
+    """Return the variables of a `.keras` file without the native wrapper's two, which a fixed scale lacks."""
+    own, known = len(table.OWN_VARIABLES.of(wrapper, [])), len(wrapper.variables) - len(option_variables(wrapper))
+    if not is_fixed(wrapper._loss_scale) or len(store) != known + _NATIVE:
+        return store
+    kept = [index for index in range(known + _NATIVE) if not own <= index < own + _NATIVE]
+    return {str(position): store[str(index)] for position, index in enumerate(kept)}
+
+
+# The step, on other backends than TensorFlow.
+
+
+def multiplied_loss(loss: Any, scale_for: Callable[[Any], Any]) -> Any:
+    """Multiply a loss, or what a callable returns, by the scale for its dtype, in that dtype."""
+    if keras.backend.backend() == "tensorflow":
+        return gradients.scale_loss(loss, scale_for)
+    if callable(loss):
+        return lambda: multiplied_loss(loss(), scale_for)
+    loss = gradients.as_loss(loss, ops.convert_to_tensor)
+    dtype = keras.backend.standardize_dtype(loss.dtype)
+    return ops.multiply(loss, ops.cast(scale_for(tf.as_dtype(dtype)), dtype))
+
+
+def unscaled_gradients(grads: list[Any], scale: Any) -> list[Any]:
+    """Divide gradients by the loss scale; half-precision ones are divided in float32, and None stays None."""
+    if keras.backend.backend() == "tensorflow":
+        unscaled: list[Any] = gradients.unscale_gradients(grads, scale)
+        return unscaled
+    return [grad if grad is None else _divide(grad, scale) for grad in grads]
+
+
+def _divide(grad: Any, scale: Any) -> Any:
+    dtype = keras.backend.standardize_dtype(grad.dtype)
+    if dtype in ("float16", "bfloat16"):
+        return ops.cast(ops.divide(ops.cast(grad, "float32"), scale), dtype)
+    return ops.divide(grad, ops.cast(scale, dtype))
+
+
+def are_all_finite(grads: list[Any]) -> Any:
+    """Return whether every element of every gradient is finite; None is ignored."""
+    if keras.backend.backend() == "tensorflow":
+        return gradients.all_finite(grads)
+    checks = [ops.all(ops.isfinite(grad)) for grad in grads if grad is not None]
+    return ops.all(ops.stack(checks)) if checks else ops.convert_to_tensor(True)
+
+
+def stateless_step(wrapper: FamilyMembers, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
+    """Return the new values of trainable variables and of the wrapper's variables, applied or skipped.
+
+    Args:
+        wrapper: the wrapper, built.
+        optimizer_variables: the values of its variables.
+        grads: a gradient, or None, for each trainable variable.
+        values: the values of the trainable variables.
+        is_scaled: whether the gradients are still to be unscaled.
+
+    Raises:
+        ValueError: the wrapper is not built, or the numbers of values are not those of the variables.
+    """
+    loss_scale = wrapper._loss_scale
+    if isinstance(loss_scale, DynamicState):
+        # The caller is usually compiled, with the settings as constants.
+        loss_scale._is_built_in = True
+    return _stepped(wrapper, optimizer_variables, grads, values, is_scaled)
+
+
+def _stepped(wrapper: FamilyMembers, optimizer_variables: Any, grads: Any, values: Any, is_scaled: bool) -> Any:
+    grads, values, current = list(grads), list(values), list(optimizer_variables)
+    inner, variables = wrapper.inner_optimizer, trained_variables(wrapper._optimizer)
+    _require_fitting(wrapper, current, grads, values)
+    own = len(current) - len(inner.variables)
+    loss_scale = wrapper._acting_scale
+    is_dynamic = isinstance(loss_scale, DynamicState)
+    place_of = {id(variable): index for index, variable in enumerate(wrapper.variables)}
+    state = loss_scale.variables_of_rule() if is_dynamic else None
+    before = None
+    if state is not None:
+        before = ScaleState(*(None if each is None else current[place_of[id(each)]] for each in state))
+    scale = loss_scale() if before is None else before.scale
+    grads = unscaled_for(grads, variables, scale) if is_scaled and wrapper.enabled else grads
+    if never_skips(loss_scale):
+        values, inner_values = inner.stateless_apply(current[own:], grads, values)
+        return list(values), _counted(wrapper, [*current[:own], *inner_values], place_of, True)
+    grads_finite = are_all_finite(grads)
+    values, inner_values = ops.cond(
+        grads_finite,
+        lambda: tuple(map(list, inner.stateless_apply(current[own:], grads, values))),
+        lambda: (values, _skipped(wrapper, current[own:], values)),
+    )
+    new = [*current[:own], *inner_values]
+    if state is not None and before is not None:
+        after = next_state(before, grads_finite, loss_scale._rule_of_counter(), ops.where)
+        for variable, value in zip(state, after, strict=True):
+            if variable is not None:
+                new[place_of[id(variable)]] = ops.cast(value, variable.dtype)
+    return values, _counted(wrapper, new, place_of, grads_finite)
+
+
+def _counted(wrapper: FamilyMembers, values: list[Any], place_of: dict[int, int], is_applied: Any) -> list[Any]:
+    """Return the values of the wrapper's variables with the step counted, if it counts steps."""
+    record = wrapper._record
+    if not isinstance(record, BackendRecord):
+        return values
+    places = {name: place_of[id(variable)] for name, variable in record.of_backend.items()}
+    after = record.after_step({name: values[place] for name, place in places.items()}, is_applied)
+    for name, place in places.items():
+        values[place] = after[name]
+    return values
+
+
+def _skipped(wrapper: Any, inner_values: list[Any], values: list[Any]) -> list[Any]:
+    """Return the values of the wrapped optimizer's variables after a skipped step."""
+    inner = wrapper.inner_optimizer
+    # Variable 0 is the iteration counter.
+    iterations, *others = inner_values
+    place_of = {id(variable): place for place, variable in enumerate(inner.variables)}
+    value_of = {id(variable): value for variable, value in zip(trained_variables(inner), values, strict=True)}
+    after = [iterations + 1 if wrapper._skips_count else iterations, *others]
+    for variable, average in averages_of(inner):
+        place = place_of[id(average)]
+        after[place] = average_before_a_step(iterations, value_of[id(variable)], inner_values[place])
+    return after
+
+
+def step_on_backend(wrapper: FamilyMembers, grads_and_vars: list[tuple[Any, Any]], is_scaled: bool) -> None:
+    """Apply gradients or skip the step, and assign the new values."""
+    built = trained_variables(wrapper._optimizer)
+    given = {id(variable): grad for grad, variable in grads_and_vars}
+    state = wrapper.variables
+    values, state_values = _stepped(
+        wrapper,
+        [variable.value for variable in state],
+        [given.get(id(variable)) for variable in built],
+        [variable.value for variable in built],
+        is_scaled,
+    )
+    for variable, value in zip([*built, *state], [*values, *state_values], strict=True):
+        variable.assign(value)
+
+
+def unscaled_for(grads: list[Any], variables: list[Any], scale: Any) -> list[Any]:
+    """Divide gradients by the loss scale, but not those of float8 layers' own variables, which are new values."""
+    return [
+        grad if overwrites(variable) else result
+        for grad, result, variable in zip(grads, unscaled_gradients(grads, scale), variables, strict=True)
+    ]
+
+
+def _require_fitting(wrapper: FamilyMembers, current: list[Any], grads: list[Any], values: list[Any]) -> None:
+    if not wrapper.built:
+        raise ArgumentValueError(
+            "LossScaleOptimizer: stateless_apply() must be called on an optimizer that is built; got one that is not. "
+            "Call opt.build(variables). See mpls docs keras-3"
+        )
+    trainable = len(trained_variables(wrapper._optimizer))
+    expected = {"optimizer_variables": len(wrapper.variables), "grads": trainable, "trainable_variables": trainable}
+    for name, given in zip(expected, (current, grads, values), strict=True):
+        if len(given) != expected[name]:
+            raise ArgumentValueError(
+                f"LossScaleOptimizer.stateless_apply: {name} must hold {expected[name]} values; got {len(given)} "
+                f"({type(given).__name__}). Pass the values of opt.variables and of the variables that it was built "
+                "with, in their order. See mpls docs keras-3"
+            )
+
+
+# The members of the wrapper.
 
 # Whether Keras is to see only the variables that a file has.
 _IS_LOADING = "_is_loading_variables"
@@ -280,7 +700,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         return self._optimizer.update_step(gradient, variable, learning_rate)
 
     def check_finite(self, grads: Any) -> Any:
-        return ops.all_finite(list(grads))
+        return are_all_finite(list(grads))
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise CallOrderError(
@@ -302,12 +722,12 @@ class Keras3Adapter(FamilyMembers, _Native):
         return self._calls.checked(SCALE_LOSS, loss, scaled)
 
     def _scale(self, loss: Any) -> Any:
-        return ops.scale_loss(loss, self._scale_for)
+        return multiplied_loss(loss, self._scale_for)
 
     def _unscale(self, grads: list[Any]) -> list[Any]:
         variables = trained_variables(self._optimizer)
         if not any(map(overwrites, variables)):
-            return ops.unscale(grads, self._scale_of_step())
+            return unscaled_gradients(grads, self._scale_of_step())
         pairs = self._unscale_pairs(list(zip(grads, variables, strict=True)))
         return [grad for grad, _ in pairs]
 
@@ -423,7 +843,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         call_in_cross_replica_context(lambda: self._build_outside(variables))
         refuse_unknown(self._optimizer, variables)
         if keras.backend.backend() != "tensorflow":
-            return ops.apply(self, pairs, is_scaled)
+            return step_on_backend(self, pairs, is_scaled)
         if is_scaled:
             pairs = self._unscale_pairs(pairs)
             self._noted_gradients([grad for grad, _ in pairs])
@@ -453,7 +873,7 @@ class Keras3Adapter(FamilyMembers, _Native):
         if not self._options.enabled:
             return grads_and_vars
         grads, variables = map(list, zip(*grads_and_vars, strict=True))
-        return list(zip(ops.unscale_for(grads, variables, self._scale_of_step()), variables, strict=True))
+        return list(zip(unscaled_for(grads, variables, self._scale_of_step()), variables, strict=True))
 
     def _begin_step(self, method: str, variables: Iterable[Any] = ()) -> bool:
         """Check the scaling calls of the step, and return whether the gradients are still scaled."""
@@ -465,7 +885,7 @@ class Keras3Adapter(FamilyMembers, _Native):
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> tuple[Any, Any]:
         require_backend("jax", "stateless_apply", "Call opt.apply(grads, variables)")
         is_scaled = self._begin_step("stateless_apply")
-        return ops.stateless_apply(self, optimizer_variables, grads, trainable_variables, is_scaled)
+        return stateless_step(self, optimizer_variables, grads, trainable_variables, is_scaled)
 
     # The variables, as lists, as arrays, and in files.
 
