@@ -353,16 +353,6 @@ MEMBERS = {
         "opt.loss_scale()\nown = Own()\nown.loss_scale()\n",
         "loss-scale-calls",
     ),
-    "a parameter that is used as a wrapper beside a class with a loss scale": case(
-        f"{TF}class Own:\n    def loss_scale(self):\n        return 3\ndef f(opt):\n    opt.get_scaled_loss(1)\n"
-        "    return opt.loss_scale()\n",
-        "loss-scale-calls",
-    ),
-    "an attribute beside a class with a loss scale": case(
-        f"{FROM}class Own:\n    def loss_scale(self):\n        return 3\nclass A:\n    def __init__(self):\n"
-        f"        self.opt = LossScaleOptimizer(o, {DYNAMIC})\n    def f(self):\n        self.opt.loss_scale()\n",
-        "loss-scale-calls",
-    ),
     "a parameter": case(f"{TF}def f(opt):\n    return opt.loss_scale()\n", "loss-scale-calls"),
     "a policy": case(f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\np.loss_scale()\n"),
     "what is no use of the API": case(
@@ -735,10 +725,6 @@ NATIVES = {
     "a dynamic scale": native(
         f"{TF}opt = «{EXPERIMENTAL}.LossScaleOptimizer(optimizer→{KERAS}.LossScaleOptimizer(inner_optimizer»=opt, "
         "«loss_scale='dynamic'→dynamic=True»)\nprint(opt.loss_scale«()→»)\n",
-    ),
-    "another multiplier": native(
-        f"{TF_NEW}opt = {NEW}(opt, «tf.train.experimental.DynamicLossScale(multiplier=4)→growth_factor=4, "
-        "backoff_factor=1 / 4»)\n",
     ),
     "a namespace of tf.compat.v1 in a variable": native(
         f"import tensorflow.compat.v1 as tf\n«→import mpls.experimental\n»mp = {MODULE}\nmp.set_policy('float32')\n"

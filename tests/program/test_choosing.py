@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import unittest
 from typing import Any
 
@@ -72,13 +71,6 @@ class ChoosingTest(unittest.TestCase):
         with program(train=source, part="#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH))):
             self.assertEqual(choices("train.py")[0], {"v1": True})
             self.assertEqual(choices("-m", "train")[0], {"v1": True})
-
-    def test_the_garbage_collector_is_as_it_was(self) -> None:
-        self.addCleanup(gc.enable)
-        for is_on in (False, True):
-            (gc.enable if is_on else gc.disable)()
-            chosen(GRAPH)
-            self.assertEqual(gc.isenabled(), is_on)
 
     @parameterized.expand(
         [

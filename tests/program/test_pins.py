@@ -77,10 +77,3 @@ class PinsTest(unittest.TestCase):
             (found,) = described("main.py")["programs"]
         self.assertNotIn("as_of", [each["option"] for each in found["options"]])
         self.assertEqual([each["option"] for each in found["disagreements"]], ["as_of"])
-
-    def test_pins_that_contradict_each_other_say_nothing(self) -> None:
-        with program(main=WRAPPED) as path:
-            (path / "requirements.txt").write_text("tensorflow==2.2\ntensorflow==2.3")
-            (found,) = described("main.py")["programs"]
-        self.assertEqual([each["flag"] for each in found["options"]], ["--keras 2", "--legacy-optimizers"])
-        self.assertEqual(found["disagreements"], [])
