@@ -25,6 +25,8 @@ STEPS = {
     "n": NAN,
     # Finite gradients, which are infinite once they are scaled.
     "o": 2.0**127,
+    # Finite gradients, also scaled by 1, which are infinite once they are summed over replicas.
+    "s": 1.999 * 2.0**127,
     # Gradients so small that they are finite under the largest scale.
     "t": 2.0**-60,
 }
@@ -124,6 +126,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario("inf_on_the_first_replica", ".+..", [8, 4, 4, 8], [1, 0, 1, 0], on=((0,),)),
     Scenario("inf_on_both_replicas", ".+..", [8, 4, 4, 8], [1, 0, 1, 0], on=((0, 1),)),
     Scenario("nan_on_each_replica_in_turn", ".nn.n.", [8, 4, 2, 2, 1, 1], [1, 0, 0, 1, 0, 1], on=((0,), (1,))),
+    Scenario("sum_over_replicas_overflows", ".s..", [1, 1, 1, 2], [1, 0, 1, 0], start=(1.0, 0), on=((0, 1),)),
     Scenario("all_finite", "....", [8, 32, 32, 128], [1, 0, 1, 0], setup="by_four"),
     Scenario("inf_middle", ".+..n.", [8, 2, 2, 8, 2, 2], [1, 0, 1, 0, 0, 1], setup="by_four"),
     Scenario("overflows_down_to_the_floor", "+..", [1, 1, 4], [0, 1, 0], start=(2.0, 1), setup="by_four"),

@@ -125,6 +125,10 @@ def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
     return patches
 
 
+def _sums_are_forgotten() -> list[Patch]:
+    return [(mpls.core.dynamic.DynamicLossScale, "_are_finite_when_summed", staticmethod(_all_finite))]
+
+
 def _are_always(grads: list[Any]) -> Any:
     return tf.constant(True)
 
@@ -318,6 +322,12 @@ FAULTS: tuple[Fault, ...] = (
         _on_the_first_replica,
         ("unaggregated_inf_middle",),
         ("keras_legacy_eager_two", "keras_new_eager_two"),
+    ),
+    Fault(
+        "sums over replicas are not looked at",
+        _sums_are_forgotten,
+        ("minimize_sum_over_replicas_overflows",),
+        ("v1_eager_two",),
     ),
     Fault("unscaling multiplies", _unscaled(_multiply), ("minimize_all_finite", "adam_clipped_inf_middle")),
     Fault("float16 is not unscaled", _unscaled(_forget_float16), ("float16_inf_middle",)),
