@@ -98,84 +98,69 @@ def loop_step(optimizer: Any, variable: Any, factor: Any, **kwargs: Any) -> None
     optimizer.apply_gradients(zip(grads, [variable], strict=True), **kwargs)
 
 
-def cases(forms: tuple[str, ...], places: tuple[str, ...], families: tuple[str, ...] = (LEGACY,)) -> Any:
-    return parameterized.expand(
-        [
-            (f"{family}_{release}_{place}_{form}", family, release, place, form)
-            for family in families
-            for release in RELEASES
-            for place in places
-            for form in forms
-            # From 2.4 on nobody asks the class around; those libraries then had another form.
-            if place == "within" or form == COMPUTING or release in ("2.2", "2.3")
-        ]
+def around_or_within(*forms: str) -> list[tuple[str | None, str, str]]:
+    """Return each release, place and form that there was; from 2.4 on, nobody asks a class around for gradients."""
+    return [
+        (release, place, form)
+        for release in RELEASES
+        for place in ("within", "around")
+        for form in forms
+        if place == "within" or form == COMPUTING or release in ("2.2", "2.3")
+    ]
+
+
+OF_OLD = [(release, "around", form) for release in ("2.2", "2.3") for form in (BARE, PAIRS)]
+# How it trains, the family, and the release, place and form.
+CASES = [
+    (how, family, *each)
+    for how, family, rows in (
+        ("minimize", LEGACY, around_or_within(BARE, PAIRS, COMPUTING)),
+        ("minimize", NEW, around_or_within(COMPUTING)),
+        ("loop", LEGACY, around_or_within(BARE, PAIRS)),
+        ("loop", NEW, OF_OLD),
+        ("loop", KERAS_3, OF_OLD),
+        # Gradients that the loop has averaged.
+        ("averaged", LEGACY, around_or_within(COMPUTING)),
+        ("averaged", NEW, around_or_within(COMPUTING)),
+        ("fit", LEGACY, around_or_within(BARE, PAIRS, COMPUTING)),
+        ("fit", NEW, [*around_or_within(COMPUTING), *OF_OLD[2:]]),
+        ("fit", KERAS_3, OF_OLD[2:]),
     )
+    for each in rows
+]
 
 
-class StepsTest(unittest.TestCase):
-    """A step of two, of which one overflows; the average is twice the gradient."""
+def step_of(how: str, optimizer: Any, variable: Any) -> Any:
+    """Return what takes a step with a gradient."""
 
-    def check(self, optimizer: Any, step: Any, variable: Any) -> None:
-        for factor in (1.0, INF, 1.0):
-            step(tf.constant(factor))
-        np.testing.assert_array_equal(variable, [0.0, 1.0])
-        self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
+    def step(factor: Any) -> None:
+        if how == "minimize":
+            optimizer.minimize(lambda: tf.reduce_sum(variable) * factor, [variable])
+        elif how == "loop":
+            loop_step(optimizer, variable, factor)
+        else:
+            loop_step(optimizer, variable, factor * 2.0, experimental_aggregate_gradients=False)
 
-    @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
-    @pytest.mark.default_run("one case")
-    def test_minimize(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
-        for is_function in (False, True):
-            with self.subTest(is_function=is_function), behaving_as(release):
-                optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
+    return step
 
-                def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
-                    optimizer.minimize(lambda: tf.reduce_sum(variable) * factor, [variable])
 
-                self.check(optimizer, tf.function(step) if is_function else step, variable)
+class AllReduceTest(unittest.TestCase):
+    """Steps of which one overflows; the average is twice the gradient."""
 
-    @cases((BARE, PAIRS), ("within", "around"))
-    @pytest.mark.default_run("one case", by=lambda case, family, release, place, form: (release, place, form))
-    def test_a_loop(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
-        for is_function in (False, True):
-            with self.subTest(is_function=is_function), behaving_as(release):
-                optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
-
-                def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
-                    loop_step(optimizer, variable, factor)
-
-                self.check(optimizer, tf.function(step) if is_function else step, variable)
-
-    @cases((COMPUTING,), ("within", "around"), (LEGACY, NEW))
-    @pytest.mark.default_run("one case")
-    def test_gradients_that_the_loop_has_averaged(
-        self, case: str, family: str, release: str | None, place: str, form: str
-    ) -> None:
-        for is_function in (False, True):
-            with self.subTest(is_function=is_function), behaving_as(release):
-                optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
-
-                def step(factor: Any, optimizer: Any = optimizer, variable: Any = variable) -> None:
-                    loop_step(optimizer, variable, factor * 2.0, experimental_aggregate_gradients=False)
-
-                self.check(optimizer, tf.function(step) if is_function else step, variable)
-                self.assertFalse(getattr(optimizer, "_was_reduced", False))
-
-    @parameterized.expand(
-        [(f"{f}_{r}_{form}", f, r, form) for f in FRAMEWORKS for r in ("2.2", "2.3") for form in (BARE, PAIRS)]
+    @parameterized.expand(CASES)
+    @pytest.mark.default_run(
+        "each value", by=lambda how, family, release, place, form: ((how, family), (how, place), release, form)
     )
-    @pytest.mark.default_run("one case", by=lambda case, family, release, form: (family, release, form))
-    def test_all_families_up_to_2_3(self, case: str, family: str, release: str, form: str) -> None:
+    def test_training(self, how: str, family: str, release: str | None, place: str, form: str) -> None:
         with behaving_as(release):
-            optimizer, variable = wrapped(family, form, "around"), tf.Variable([1.0, 2.0])
-            self.check(optimizer, tf.function(lambda factor: loop_step(optimizer, variable, factor)), variable)
-
-    @parameterized.expand([(f"{r}_{place}", r, place) for r in RELEASES for place in ("within", "around")])
-    @pytest.mark.default_run("one case", by=lambda case, release, place: (release, place))
-    def test_new_optimizers(self, case: str, release: str | None, place: str) -> None:
-        with behaving_as(release):
-            optimizer, variable = wrapped(NEW, COMPUTING, place), tf.Variable([1.0, 2.0])
-            step = tf.function(lambda factor: optimizer.minimize(lambda: tf.reduce_sum(variable) * factor, [variable]))
-            self.check(optimizer, step, variable)
+            if how == "fit":
+                self.fit(family, wrapped(family, form, place))
+                return
+            for run in (lambda step: step, tf.function):
+                optimizer, variable = wrapped(family, form, place), tf.Variable([1.0, 2.0])
+                self.check(optimizer, run(step_of(how, optimizer, variable)), variable)
+                if how == "averaged":
+                    self.assertFalse(getattr(optimizer, "_was_reduced", False))
 
     @parameterized.expand([(BARE,), (PAIRS,)])
     @pytest.mark.default_run("one case")
@@ -187,7 +172,7 @@ class StepsTest(unittest.TestCase):
 
         optimizer = mpls.keras.LossScaleOptimizer(Reducing(0.25), initial_scale=8, dynamic_growth_steps=2)
         variable = tf.Variable([1.0, 2.0])
-        self.check(optimizer, tf.function(lambda factor: loop_step(optimizer, variable, factor)), variable)
+        self.check(optimizer, tf.function(step_of("loop", optimizer, variable)), variable)
 
     def test_fewer_gradients_than_variables(self) -> None:
         class Losing(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
@@ -200,33 +185,20 @@ class StepsTest(unittest.TestCase):
             optimizer.minimize(lambda: variables[0] * variables[1], variables)
         self.assertEqual([float(each) for each in variables], [1.0, 2.0])
 
+    def check(self, optimizer: Any, step: Any, variable: Any) -> None:
+        for factor in (1.0, INF, 1.0):
+            step(tf.constant(factor))
+        np.testing.assert_array_equal(variable, [0.0, 1.0])
+        self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))
 
-class FitTest(unittest.TestCase):
-    @cases((BARE, PAIRS, COMPUTING), ("within", "around"))
-    @pytest.mark.default_run("one case", by=lambda case, family, release, place, form: (place,))
-    def test_legacy(self, case: str, family: str, release: str | None, place: str, form: str) -> None:
-        self.fit(family, release, wrapped, (family, form, place))
-
-    @parameterized.expand([(f"{r}_{place}", r, place) for r in RELEASES for place in ("within", "around")])
-    @pytest.mark.default_run("one case", by=lambda case, release, place: (place,))
-    def test_new(self, case: str, release: str | None, place: str) -> None:
-        self.fit(NEW, release, wrapped, (NEW, COMPUTING, place))
-
-    @parameterized.expand([(f"{f}_{form}", f, form) for f in (NEW, KERAS_3) for form in (BARE, PAIRS)])
-    @pytest.mark.default_run("one case", by=lambda case, family, form: (family, form))
-    def test_other_families_up_to_2_3(self, case: str, family: str, form: str) -> None:
-        self.fit(family, "2.3", wrapped, (family, form, "around"))
-
-    def fit(self, family: str, release: str | None, make: Any, args: tuple[Any, ...]) -> None:
+    def fit(self, family: str, optimizer: Any) -> None:
         framework = FRAMEWORKS[family]
-        with behaving_as(release):
-            optimizer = make(*args)
-            model = framework.Sequential([framework.Input([2]), framework.layers.Dense(1, use_bias=False)])
-            model.set_weights([np.array([[1.0], [1.0]], "float32")])
-            model.compile(optimizer, lambda true, predicted: tf.reduce_mean(predicted))
-            self.assertIs(model.optimizer, optimizer)
-            inputs = np.ones([6, 2], "float32")
-            inputs[2:4] = INF
-            model.fit(inputs, np.ones([6, 1], "float32"), batch_size=2, shuffle=False, verbose=0)
+        model = framework.Sequential([framework.Input([2]), framework.layers.Dense(1, use_bias=False)])
+        model.set_weights([np.array([[1.0], [1.0]], "float32")])
+        model.compile(optimizer, lambda true, predicted: tf.reduce_mean(predicted))
+        self.assertIs(model.optimizer, optimizer)
+        inputs = np.ones([6, 2], "float32")
+        inputs[2:4] = INF
+        model.fit(inputs, np.ones([6, 1], "float32"), batch_size=2, shuffle=False, verbose=0)
         np.testing.assert_array_equal(model.get_weights()[0].ravel(), [0.0, 0.0])
         self.assertEqual((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)), (4.0, 1))

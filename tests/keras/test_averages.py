@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,35 +13,9 @@ import tensorflow as tf
 import tf_keras
 
 import mpls.keras
-from tests.processes import process_environment
+from tests.keras.averages import COUNTS, FACTORS, MOMENTUM, RATE, expected
 
-INF = float("inf")
-RATE, MOMENTUM = 0.5, 0.75
 KITS = {"keras3": keras, "new": tf_keras}
-COUNTS = (None, False, True)
-FACTORS = {
-    "the first": (INF, 1.0, 2.0),
-    "several": (INF, INF, 1.0, INF, 2.0, 0.5),
-    "later ones": (1.0, INF, 2.0),
-    "all": (INF, INF),
-}
-
-
-def expected(family: str, counts: bool | None, factors: Sequence[float]) -> tuple[float, float]:
-    """Return a weight that began as 1, and its average, after steps with these gradients."""
-    weight = average = 1.0
-    is_counted = family == "new" if counts is None else counts
-    iterations = 0
-    for factor in factors:
-        if factor == INF:
-            iterations += is_counted
-            continue
-        weight -= RATE * factor
-        # Keras 3 takes the average from the first step that it knows of, tf_keras from the weight before it.
-        momentum = 0.0 if family == "keras3" and iterations == 0 else MOMENTUM
-        average = momentum * average + (1 - momentum) * weight
-        iterations += 1
-    return weight, average
 
 
 def optimizer_of(family: str, counts: bool | None, **settings: Any) -> Any:
@@ -133,41 +105,3 @@ def test_fit(family: str, counts: bool | None, compiled: bool) -> None:
     model.fit(batches, np.zeros_like(batches), batch_size=1, shuffle=False, verbose=0)
     (weight,) = model.get_weights()
     assert weight.item() == pytest.approx(expected(family, counts, FACTORS["several"])[1])
-
-
-ON_JAX = """
-import json
-import keras, numpy as np
-import mpls.keras
-
-assert keras.backend.backend() == "jax"
-weights = []
-for counts in (None, False, True):
-    for factors in {factors!r}:
-        for settings in ({{}}, {{"dynamic": False, "skip_nonfinite": True}}):
-            inner = keras.optimizers.SGD({rate}, use_ema=True, ema_momentum={momentum})
-            opt = mpls.keras.LossScaleOptimizer(inner, initial_scale=8, skip_counts_step=counts, **settings)
-            model = keras.Sequential(
-                [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
-            )
-            model.compile(opt, loss=lambda _, y: y)
-            batches = np.array([float(each) for each in factors], np.float32).reshape(-1, 1)
-            model.fit(batches, np.zeros_like(batches), batch_size=1, shuffle=False, verbose=0)
-            weights.append(model.get_weights()[0].item())
-print(json.dumps(weights))
-"""
-
-
-@pytest.mark.programs
-def test_on_jax() -> None:
-    pytest.importorskip("jax", reason="needs jax, which the extra `test` installs")
-    program = ON_JAX.format(
-        factors=[[str(each) for each in factors] for factors in FACTORS.values()], rate=RATE, momentum=MOMENTUM
-    )
-    environment = process_environment(needs=["jax"], KERAS_BACKEND="jax")
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    wanted = [
-        expected("keras3", counts, factors)[1] for counts in COUNTS for factors in FACTORS.values() for _ in range(2)
-    ]
-    assert [*map(float, done.stdout.splitlines()[-1].strip("[]").split(","))] == pytest.approx(wanted)

@@ -150,6 +150,8 @@ class ClassTest(unittest.TestCase):
                 self.check(optimizer, cls, family)
                 self.assertIs(optimizer.__class__, cls)
                 self.assertIs(type(optimizer), type(made(cls, family)))
+                for other in (made(base, family), NATIVES[family](OPTIMIZERS[family].SGD())):
+                    self.assertNotIsInstance(other, cls)
                 self.assertEqual(type(optimizer).__name__, cls.__name__)
                 self.assertEqual(type(optimizer).__module__, cls.__module__)
                 if "super" in how.__name__:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import unittest
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -13,7 +11,6 @@ import pytest
 import tf_keras
 from parameterized import parameterized
 
-import mpls.experimental
 import mpls.keras
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -23,7 +20,6 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
-OF_TF_KERAS = ("legacy", "new")
 DYNAMIC = {"initial_scale": 2.0**10, "dynamic_growth_steps": 4}
 MODES: dict[str, dict[str, Any]] = {
     "xla": {"jit_compile": True},
@@ -40,12 +36,11 @@ def native(family: str) -> Any:
     return keras.optimizers.LossScaleOptimizer if family == "keras3" else tf_keras.mixed_precision.LossScaleOptimizer
 
 
-def data(bad: int | None = None) -> tuple[Any, Any]:
+def data(is_good: bool = True) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(32, 3)).astype(np.float32)
     y = x.sum(axis=1, keepdims=True)
-    if bad is not None:
-        x[bad] = np.inf
+    x[9] = x[9] if is_good else np.inf
     return x, y
 
 
@@ -59,10 +54,10 @@ def model_of(family: str, optimizer: Any, **settings: Any) -> Any:
     return model
 
 
-def fit(family: str, optimizer: Any, bad: int | None = None, **settings: Any) -> tuple[Any, ...]:
+def fit(family: str, optimizer: Any, **settings: Any) -> tuple[Any, ...]:
     model = model_of(family, optimizer, **settings)
-    assert model.optimizer is optimizer
-    history = model.fit(*data(bad), batch_size=8, epochs=3, shuffle=False, verbose=0)
+    assert model.optimizer is FRAMEWORKS[family].optimizers.get(optimizer) is optimizer
+    history = model.fit(*data(is_good=False), batch_size=8, epochs=3, shuffle=False, verbose=0)
     return history.history, model.get_weights(), state_of(optimizer)
 
 
@@ -74,36 +69,26 @@ def state_of(optimizer: Any) -> list[float]:
     return [float(keras.ops.convert_to_numpy(number)) for number in (scale, optimizer.iterations, counter)]
 
 
-class MixedPolicyTestCase(unittest.TestCase):
+class FitTest(unittest.TestCase):
     def setUp(self) -> None:
         for framework in (tf_keras, keras):
             framework.mixed_precision.set_global_policy("mixed_float16")
             self.addCleanup(framework.mixed_precision.set_global_policy, "float32")
 
-
-class FitTest(MixedPolicyTestCase):
-    @parameterized.expand([(*cell, inner) for cell, inner in itertools.product(CELLS, ("SGD", "Adam"))])
-    @pytest.mark.default_run("each value", by=lambda family, mode, inner: (family,))
-    def test_it_trains_as_with_the_native_wrapper(self, family: str, mode: str, inner: str) -> None:
-        make = getattr(OPTIMIZERS[family], inner)
+    @parameterized.expand(CELLS)
+    @pytest.mark.default_run("each value", by=lambda family, mode: (family,))
+    def test_it_trains_as_with_the_native_wrapper(self, family: str, mode: str) -> None:
+        make = OPTIMIZERS[family].Adam
         history, weights, state = fit(family, Ours(make(0.05), **DYNAMIC), **MODES[mode])
-        native_history, native_weights, native_state = fit(family, native(family)(make(0.05), **DYNAMIC), **MODES[mode])
-        self.assertEqual(state, native_state)
-        self.assertEqual(state, [2.0**13, 12, 0])
+        native_history, native_weights, _ = fit(family, native(family)(make(0.05), **DYNAMIC), **MODES[mode])
+        # The second of four batches is bad, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
+        self.assertEqual(state, [2.0**7, 9 if family == "keras3" else 12, 2])
         # Division by the scale, a power of two, rounds nothing; XLA fuses the two programs in two ways.
         tolerance = 1e-5 if mode == "xla" else 0
         for ours, theirs in zip(weights, native_weights, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+            self.assertTrue(np.isfinite(ours).all())
         np.testing.assert_allclose(history["loss"], native_history["loss"], rtol=tolerance)
-        self.assertLess(history["loss"][-1], history["loss"][0])
-
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("each value", by=lambda family, mode: (family,))
-    def test_a_bad_batch_is_skipped(self, family: str, mode: str) -> None:
-        _, weights, state = fit(family, Ours(OPTIMIZERS[family].Adam(0.05), **DYNAMIC), bad=9, **MODES[mode])
-        # The second of four batches, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
-        self.assertEqual(state, [2.0**7, 9 if family == "keras3" else 12, 2])
-        self.assertTrue(all(np.isfinite(weight).all() for weight in weights))
 
     @parameterized.expand(FRAMEWORKS)
     def test_callbacks_find_what_they_look_for(self, family: str) -> None:
@@ -153,59 +138,3 @@ class SparseTest(unittest.TestCase):
             trained.append(model.get_weights())
         for one, other in zip(*trained, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
-
-
-class WrappingTest(MixedPolicyTestCase):
-    @parameterized.expand(OF_TF_KERAS)
-    def test_compile_takes_it_as_it_is(self, family: str) -> None:
-        optimizer = Ours(OPTIMIZERS[family].SGD())
-        self.assertIs(model_of(family, optimizer).optimizer, optimizer)
-        self.assertIs(tf_keras.optimizers.get(optimizer), optimizer)
-        self.assertNotIsInstance(optimizer.inner_optimizer, Ours)
-        with self.assertWarns(FutureWarning):
-            optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(), "dynamic")
-        self.assertIs(model_of(family, optimizer).optimizer, optimizer)
-
-    @parameterized.expand(OF_TF_KERAS)
-    def test_what_compile_wraps_itself_is_an_instance(self, family: str) -> None:
-        inner = OPTIMIZERS[family].SGD()
-        optimizer = model_of(family, inner).optimizer
-        self.assertIsInstance(optimizer, native(family))
-        self.assertIsInstance(optimizer, Ours)
-        self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
-        self.assertNotIsInstance(inner, Ours)
-        # And is not wrapped again.
-        with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
-            Ours(optimizer)
-        with self.assertRaisesRegex(ValueError, "wrapped by one LossScaleOptimizer only"):
-            Ours(inner)
-
-
-class BothKerasesTest(unittest.TestCase):
-    """Models of tf_keras and Keras 3, each with its optimizers, trained in turn."""
-
-    def train(self, framework: Any, make: Callable[[], Any]) -> list[Any]:
-        framework.mixed_precision.set_global_policy("mixed_float16")
-        self.addCleanup(framework.mixed_precision.set_global_policy, "float32")
-        optimizer = Ours(make(), initial_scale=8.0, dynamic_growth_steps=2)
-        ones = framework.initializers.Ones()
-        model = framework.Sequential([framework.layers.Dense(1, kernel_initializer=ones, dtype="mixed_float16")])
-        model.compile(optimizer, "mse")
-        self.assertIs(model.optimizer, optimizer)
-        return [model, optimizer]
-
-    def test_in_turn(self) -> None:
-        runs = [
-            self.train(tf_keras, lambda: tf_keras.optimizers.SGD(0.125)),
-            self.train(keras, lambda: keras.optimizers.SGD(0.125)),
-            self.train(tf_keras, lambda: tf_keras.optimizers.legacy.SGD(0.125)),
-        ]
-        for value, scale in ((1.0, 8.0), (1.0, 16.0), (np.inf, 8.0), (1.0, 8.0)):
-            weights = []
-            for model, optimizer in runs:
-                model.train_on_batch(np.full((4, 1), value, np.float32), np.zeros((4, 1), np.float32))
-                self.assertEqual(float(optimizer.loss_scale), scale)
-                weights.append(np.concatenate([np.ravel(weight) for weight in model.get_weights()]))
-            np.testing.assert_array_equal(weights[0], weights[1])
-            np.testing.assert_array_equal(weights[0], weights[2])
-        self.assertEqual([int(optimizer.iterations) for _, optimizer in runs], [4, 3, 4])

@@ -9,9 +9,7 @@ import warnings
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
@@ -145,60 +143,6 @@ class EveryNameTest(unittest.TestCase):
             optimizer.loss_scale_factor = 128  # type: ignore[assignment]
         self.assertIsInstance(caught.exception, MplsError)
         self.assertIsNone(optimizer.inner_optimizer.loss_scale_factor)
-
-
-def step(optimizer: Any, variable: Any) -> None:
-    with tf.GradientTape() as tape:
-        loss = optimizer.get_scaled_loss(tf.reduce_sum(variable * variable))
-    grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
-    optimizer.apply_gradients(zip(grads, [variable], strict=True))
-
-
-SETTINGS = (
-    ("momentum", 0.25, {"momentum": 0.5}),
-    ("lr", 0.25, {}),
-    ("learning_rate", 0.25, {}),
-    ("clipnorm", 0.25, {}),
-    ("global_clipnorm", 0.25, {}),
-    ("clipvalue", 0.25, {}),
-    ("weight_decay", 0.25, {"weight_decay": 0.5}),
-)
-
-
-class TrainingTest(unittest.TestCase):
-    """Beside the optimizer without loss scaling on which the same is set."""
-
-    @parameterized.expand(
-        [
-            (f"{family}_{name}_{'built' if built else 'new'}", family, name, value, given, built)
-            for family in OPTIMIZERS
-            for name, value, given in SETTINGS
-            for built in (False, True)
-            if family == "keras3" or name != "weight_decay"
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_as_if_set_on_the_inner(
-        self, case: str, family: str, name: str, value: Any, given: dict[str, Any], built: bool
-    ) -> None:
-        for is_function in (False, True):
-            bare, inner = (OPTIMIZERS[family].SGD(0.5, **given) for _ in range(2))
-            optimizer = Ours(inner)
-            weights = [tf.Variable([1.0, 2.0]) for _ in range(2)]
-
-            def bare_step(bare: Any = bare, weight: Any = weights[0]) -> None:
-                bare.apply_gradients([(weight * 2.0, weight)])
-
-            if built:
-                bare_step()
-                step(optimizer, weights[1])
-            setattr(bare, "learning_rate" if name == "lr" else name, value)
-            setattr(optimizer, name, value)
-            train = tf.function(step) if is_function else step
-            for _ in range(2):
-                bare_step()
-                train(optimizer, weights[1])
-            np.testing.assert_array_equal(weights[0], weights[1])
 
 
 class WithItsOwn(Ours):

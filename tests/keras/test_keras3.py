@@ -104,25 +104,6 @@ def split_step(opt: Any, variable: Any, calls: list[str], apart: Sequence[str]) 
 class StyleTest(unittest.TestCase):
     """Gradients are unscaled exactly once, in each style and in no mix."""
 
-    FACTORS = (1.0, 2.0, INF, 0.5, NAN, 1.0, 1.0)
-    STATES = ((8, 1, 1), (16, 0, 2), (8, 0, 2), (8, 1, 3), (4, 0, 3), (4, 1, 4), (8, 0, 5))
-    WEIGHTS = (0.75, 0.25, 0.25, 0.125, 0.125, -0.125, -0.375)
-
-    @parameterized.expand(
-        [
-            (f"{runner}_{style.__name__}", compiled, style)
-            for (runner, compiled), style in itertools.product(RUNNERS, STYLES)
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_a_training(self, name: str, compiled: Any, style: Any) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        step = compiled(lambda factor: style(optimizer, variable, factor))
-        for factor, state, weight in zip(self.FACTORS, self.STATES, self.WEIGHTS, strict=True):
-            step(tf.constant(factor))
-            self.assertEqual(state_of(optimizer), state)
-            self.assertEqual(float(variable), weight)
-
     MIXES = (
         ("scale_loss unscaled apply_gradients", r"get_unscaled_gradients\(\) is one too many: apply_gradients\(\)"),
         ("scale_loss unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
@@ -165,11 +146,14 @@ class StyleTest(unittest.TestCase):
         keras_3_style(optimizer, variable, 1.0)
         self.assertEqual((float(variable), state_of(optimizer)), (0.75, (8.0, 1, 1)))
 
-    def test_styles_may_change_between_steps(self) -> None:
+    @parameterized.expand(RUNNERS)
+    def test_styles_may_change_between_steps(self, name: str, compiled: Any) -> None:
         optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
         for count, style in enumerate([*STYLES, *STYLES[::-1]], start=1):
-            style(optimizer, variable, 1.0)
-            self.assertEqual(float(variable), 1.0 - 0.25 * count, style)
+            step = compiled(lambda factor, style=style: style(optimizer, variable, factor))
+            for factor in (1.0, NAN):
+                step(tf.constant(factor))
+                self.assertEqual((float(variable), int(optimizer.iterations)), (1.0 - 0.25 * count, count), style)
 
     def test_a_call_elsewhere_does_not_count_for_a_function(self) -> None:
         optimizer, variable = wrapped(), keras.Variable(1.0)
@@ -225,36 +209,6 @@ class StyleTest(unittest.TestCase):
             step(tf.ones([1]))
         self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
 
-    def test_sparse_and_missing_gradients(self) -> None:
-        for style in ("keras_2", "keras_3"):
-            optimizer, table, unused = wrapped(), keras.Variable(np.ones((3, 2))), keras.Variable(1.0)
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.nn.embedding_lookup(table.value, [0, 2, 2]))
-                loss = optimizer.get_scaled_loss(loss) if style == "keras_2" else optimizer.scale_loss(loss)
-            grads = tape.gradient(loss, [table, unused])
-            self.assertIsInstance(grads[0], tf.IndexedSlices)
-            self.assertIsNone(grads[1])
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Gradients do not exist", UserWarning)
-                if style == "keras_2":
-                    grads = optimizer.get_unscaled_gradients(grads)
-                    self.assertIsInstance(grads[0], tf.IndexedSlices)
-                    optimizer.apply_gradients(zip(grads, [table, unused], strict=True))
-                else:
-                    optimizer.apply(grads, [table, unused])
-            np.testing.assert_array_equal(table.numpy(), [[0.75, 0.75], [1.0, 1.0], [0.5, 0.5]])
-
-    def test_a_float16_loss_is_scaled_in_float32_by_the_style_of_keras_3(self) -> None:
-        loss = tf.constant(2.0, tf.float16)
-        for optimizer in (
-            wrapped(initial_scale=2.0**20),
-            wrapped(dynamic=False, initial_scale=2.0**20, dynamic_growth_steps=None),
-        ):
-            self.assertEqual(float(optimizer.scale_loss(loss)), 2.0**21)
-        self.assertTrue(np.isinf(float(wrapped(initial_scale=2.0**20).get_scaled_loss(loss))))
-        with self.assertRaisesRegex(ValueError, "be at most 65504 for a float16 loss"):
-            optimizer.get_scaled_loss(loss)
-
     def test_float8_variables_are_overwritten_by_what_comes_as_their_gradient(self) -> None:
         for style in ("keras_2", "keras_3"):
             optimizer, amax, kernel = wrapped(), keras.Variable(1.0), keras.Variable(1.0)
@@ -275,14 +229,6 @@ class StyleTest(unittest.TestCase):
 class MembersTest(unittest.TestCase):
     """What Keras and its users ask of an optimizer."""
 
-    def test_the_state(self) -> None:
-        optimizer = wrapped()
-        self.assertEqual((optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), (True, 8.0, 2))
-        self.assertEqual((float(optimizer.dynamic_scale), int(optimizer.step_counter)), (8.0, 0))
-        self.assertIsInstance(optimizer.dynamic_scale, keras.Variable)
-        self.assertRegex(optimizer.name, r"^loss_scale_optimizer(_\d+)?$")
-        self.assertEqual(wrapped(name="mine").name, "mine")
-
     def test_built(self) -> None:
         optimizer, variable = wrapped(keras.optimizers.Adam()), keras.Variable([1.0, 2.0])
         self.assertFalse(optimizer.built)
@@ -296,22 +242,6 @@ class MembersTest(unittest.TestCase):
             loss = optimizer.scale_loss(tf.reduce_sum(variable * variable))
         optimizer.apply(tape.gradient(loss, [variable]))
         self.assertNotEqual(variable.numpy().tolist(), [1.0, 2.0])
-
-    def test_set_weights(self) -> None:
-        variable = keras.Variable([1.0, 2.0])
-        optimizer, other = (wrapped(keras.optimizers.Adam(0.5)) for _ in range(2))
-        for factor in (1.0, INF, 1.0):
-            with tf.GradientTape() as tape:
-                loss = optimizer.scale_loss(tf.reduce_sum(variable * factor))
-            optimizer.apply(tape.gradient(loss, [variable]), [variable])
-        weights = [each.numpy() for each in optimizer.variables]
-        with self.assertRaisesRegex(ValueError, "have the shapes"):
-            other.set_weights(weights)
-        other.build([variable])
-        other.set_weights(weights)
-        self.assertEqual(state_of(other), (4.0, 1, 2))
-        for one, two in zip(optimizer.variables, other.variables, strict=True):
-            np.testing.assert_array_equal(one.numpy(), two.numpy())
 
     @parameterized.expand([(f"{name}_{release}", run, release) for name, run in RUNNERS for release in (None, "2.4")])
     @pytest.mark.default_run("each value", by=lambda name, *values: values)
@@ -357,13 +287,8 @@ class MembersTest(unittest.TestCase):
                 optimizer.apply(tape.gradient(loss, [one, two, unused]), [one, two, unused])
         self.assertEqual((float(one), float(two), float(unused)), (0.5, 0.75, 1.0))
 
-    def test_returned_values(self) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        self.assertIsNone(keras_3_style(optimizer, variable, 1.0))
-        with tf.GradientTape() as tape:
-            loss = optimizer.scale_loss(variable * 1.0)
-        grads = tape.gradient(loss, [variable])
-        self.assertEqual(int(optimizer.apply_gradients(zip(grads, [variable], strict=True))), 2)
+    def test_finite_gradients_are_told_from_others(self) -> None:
+        optimizer = wrapped()
         self.assertTrue(bool(optimizer.check_finite([tf.constant(1.0), None])))
         self.assertFalse(bool(optimizer.check_finite([tf.constant(1.0), tf.constant(NAN)])))
 
@@ -403,23 +328,12 @@ class ConfigTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "clipnorm must be a setting of the inner optimizer"):
             Ours.from_config({**config, "clipnorm": 1.0})
 
-    def test_configs_of_other_families_make_optimizers_of_theirs(self) -> None:
-        theirs = Ours(tf_keras.optimizers.SGD(0.5), initial_scale=8.0)
-        again = Ours.from_config(theirs.get_config())
-        self.assertIsInstance(again.inner_optimizer, tf_keras.optimizers.Optimizer)
-        # So do the classes of instances, of whatever family those are.
-        legacy = {"class_name": "SGD", "config": {"learning_rate": 0.5}}
-        old = {"optimizer": legacy, "loss_scale": {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}}
-        for cls in (Ours, type(theirs), type(wrapped())):
-            again = cls.from_config(old)
-            self.assertIsInstance(again.inner_optimizer, tf_keras.optimizers.legacy.SGD)
-            self.assertEqual((again.dynamic, again.initial_scale), (False, 4.0))
-
 
 class RefusalTest(unittest.TestCase):
     """Bad input is refused with its reason, before anything changes."""
 
     def test_names_are_for_keras_3(self) -> None:
+        self.assertEqual(wrapped(name="mine").name, "mine")
         with self.assertRaisesRegex(TypeError, "name must be left out for an optimizer of tf_keras"):
             Ours(tf_keras.optimizers.SGD(), name="mine")
 

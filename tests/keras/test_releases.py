@@ -6,10 +6,7 @@ import importlib.util
 import json
 import math
 import pathlib
-import subprocess
-import sys
 import types
-import unittest
 from typing import Any
 from unittest import mock
 
@@ -23,7 +20,6 @@ import mpls.experimental
 import mpls.keras
 from mpls.core import releases
 from tests.core.behavior import ReleaseTest
-from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
 
@@ -336,40 +332,6 @@ class FilesTest(_Comparing):
             _ = optimizer.initial_scale
 
 
-ON_JAX = """
-import warnings, keras, numpy as np, mpls.experimental
-from mpls.core import releases
-
-warnings.simplefilter("ignore")
-
-
-def seen(call):
-    try:
-        call()
-    except (TypeError, NotImplementedError) as error:
-        kind = "TypeError" if isinstance(error, TypeError) else "NotImplementedError"
-        return kind + ": " + str(error)[:60]
-
-
-for release in (None, "2.2", "2.3"):
-    releases.use(releases.behavior_of(release))
-    for value in ("dynamic", 128, mpls.experimental.FixedLossScale(4)):
-        opt = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), value)
-        model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
-        model.build((None, 2))
-        model.set_weights([np.ones([2, 1], "float32")])
-        model.compile(opt, lambda true, predicted: keras.ops.mean(predicted * true))
-        for k in (1.0, float("inf"), 0.5) if value == "dynamic" else (1.0, 0.5):
-            model.fit(np.ones([2, 2], "float32"), np.full([2, 1], k, "float32"), verbose=0)
-        weights = model.get_weights()[0].ravel().tolist()
-        print(release, int(opt.iterations), float(opt._loss_scale()), weights, callable(opt.loss_scale))
-    print(seen(lambda: opt.apply_gradients([(keras.ops.ones([2, 1]), model.weights[0])], 1.0)))
-    print(seen(lambda: setattr(opt, "_loss_scale", mpls.experimental.DynamicLossScale(8))))
-dynamic = mpls.experimental.DynamicLossScale(8)
-print(seen(lambda: mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), dynamic)))
-"""
-
-
 _OLD, _NEW = {"optimizer", "loss_scale"}, {"inner_optimizer", "initial_scale", "dynamic_growth_steps"}
 
 
@@ -406,20 +368,3 @@ class WhoAsksTest(_Comparing):
             policy = cls("mixed_float16", loss_scale=8.0)
             self.assertEqual(set(policy.get_config()), {"name", "loss_scale"})
             self.assertEqual(set(keras.saving.serialize_keras_object(policy)["config"]), {"name"})
-
-
-class JaxTest(unittest.TestCase):
-    @pytest.mark.matrix
-    def test_where_no_variables_of_tensorflow_work(self) -> None:
-        on_jax = process_environment(needs=["jax"], KERAS_BACKEND="jax")
-        done = subprocess.run([sys.executable, "-c", ON_JAX], env=on_jax, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        second = "TypeError: LossScaleOptimizer.apply_gradients: skip_gradients_aggregati"
-        scale = "NotImplementedError: LossScaleOptimizer: loss_scale must be 'dynamic' or a number"
-        expected = []
-        for release, count in ((None, 2), ("2.2", 2), ("2.3", 3)):
-            is_object = release is not None
-            expected.append(f"{release} {count} 16384.0 [0.25, 0.25] {is_object}")
-            expected += [f"{release} 2 {value} [0.25, 0.25] {is_object}" for value in (128.0, 4.0)]
-            expected += [second, scale[:81]]
-        self.assertEqual(done.stdout.splitlines(), [*expected, expected[-1]])

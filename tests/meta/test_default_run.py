@@ -67,8 +67,8 @@ def test_what_is_given_counts(covering: Any) -> None:
 SUITES = (
     "conformance/test_conformance.py",
     "conformance/test_options.py",
-    "keras/test_all_reduce.py",
     "keras/test_fit.py",
+    "options/test_several_losses.py",
 )
 
 
@@ -117,12 +117,11 @@ def test_the_default_run_and_the_matrix_are_all() -> None:
 
 @pytest.mark.matrix
 def test_of_tests_of_which_one_case_runs_another_one_for_each() -> None:
-    found = collected("keras/test_all_reduce.py")
-    cases = [
-        match.groups() for match in map(re.compile(r"StepsTest::(\w+?(?:_2_3)?)_(\d+)_\w+").fullmatch, found) if match
-    ]
-    assert len({name for name, _ in cases}) == len(cases)
-    assert len({int(number) for _, number in cases}) > 3
+    tests = ("micro_batches", "two_losses_and_one_optimizer", "gradient_penalty")
+    found = "\n".join(collected("options/test_several_losses.py"))
+    numbers = [re.findall(rf"SeveralTest::test_{test}_(\d)_\w+", found) for test in tests]
+    assert [len(each) for each in numbers] == [1, 1, 1]
+    assert len({each for (each,) in numbers}) > 1
 
 
 @pytest.mark.matrix
@@ -132,5 +131,5 @@ def test_of_each_test_the_default_run_has_a_case() -> None:
     assert default & matrix == set()
     names = {each: re.sub(r"_(legacy|new)(_\w+)?$|_\d+_\w+$", "", each) for each in default | matrix}
     assert {names[each] for each in default} == set(names.values())
-    of_each_family = [each.rpartition("_")[2] for each in default if "test_a_bad_batch_is_skipped" in each]
+    of_each_family = [each.rpartition("_")[2] for each in default if "test_it_trains_as_with" in each]
     assert sorted(of_each_family) == ["keras3", "legacy", "new"]
