@@ -13,7 +13,7 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -95,6 +95,35 @@ class Subject:
     def name_of(self, variable: Any) -> str:
         return str(variable.name)
 
+    # What facts are found out by.
+
+    framework: ClassVar[Any] = tf_keras
+
+    @property
+    def native(self) -> Subject:
+        """The framework's own wrapper over the same family."""
+        return dataclasses.replace(self, layer="native")
+
+    def variable(self, value: Any, name: str | None = None) -> Any:
+        return tf.Variable(value, name=name)
+
+    def build(self, optimizer: Any, variables: list[Any]) -> None:
+        """Build what Keras 3 wants built."""
+
+    def apply(self, optimizer: Any, grads_and_vars: Any) -> Any:
+        """Apply gradients that are unscaled."""
+        return optimizer.apply_gradients(grads_and_vars)
+
+    def state(self, optimizer: Any) -> list[Any]:
+        """Return the scale and the good steps."""
+        counter = self.counter_of(optimizer)
+        return [np.asarray(self.scale_of(optimizer)), None if counter is None else np.asarray(counter)]
+
+    def class_name(self, optimizer: Any) -> str:
+        """Return the name of a wrapper's class, by which files say what to load."""
+        assert isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+        return str(tf_keras.optimizers.serialize(optimizer)["class_name"])
+
 
 @dataclasses.dataclass(frozen=True)
 class Keras3Subject(Subject):
@@ -157,6 +186,35 @@ class Keras3Subject(Subject):
         path = re.sub(r"/variable_\d+$", "/variable", plain_path(variable.path))
         # What belongs to one of TensorFlow's variables has the end of its name, `:0`, inside its own.
         return path.replace("_0_", "_")
+
+    framework: ClassVar[Any] = keras
+
+    def variable(self, value: Any, name: str | None = None) -> Any:
+        return keras.Variable(value, name=name)
+
+    def build(self, optimizer: Any, variables: list[Any]) -> None:
+        optimizer.build(variables)
+
+    def apply(self, optimizer: Any, grads_and_vars: Any) -> Any:
+        """Apply gradients times the scale, which are unscaled first."""
+        pairs = list(grads_and_vars)
+        if not optimizer.built:
+            optimizer.build([variable for _, variable in pairs])
+        scale = optimizer.dynamic_scale.numpy()
+        return optimizer.apply_gradients([(_times(grad, scale), variable) for grad, variable in pairs])
+
+    def state(self, optimizer: Any) -> list[Any]:
+        """Return the scale, and the good steps where there has been one: Keras' wrapper has no variables before it."""
+        return super().state(optimizer) if optimizer.built else [optimizer.initial_scale, None]
+
+    def class_name(self, optimizer: Any) -> str:
+        return type(optimizer).__name__
+
+
+def _times(grad: Any, scale: Any) -> Any:
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(grad.values * scale, grad.indices, grad.dense_shape)
+    return None if grad is None else grad * scale
 
 
 EXPERIMENTAL_RELEASE = "tf28:exp"

@@ -78,12 +78,6 @@ def describe(value: Any) -> Any:
     return {"py": type(value).__name__, "v": value}
 
 
-def state_of(optimizer: Any) -> list[Any]:
-    """Return the scale and the good steps."""
-    counter = optimizer.dynamic_counter
-    return [optimizer.loss_scale.numpy(), None if counter is None else counter.numpy()]
-
-
 def mismatches(actual: Any, expected: Any, path: str = "") -> dict[str, str]:
     """Return where and how a result is not the recorded one."""
     if replay.is_error(expected):
@@ -187,69 +181,72 @@ def getattr_missing(subject: Subject, args: Args) -> Any:
 
 
 def schedule(subject: Subject, args: Args) -> Any:
-    decay = tf_keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
+    decay = subject.framework.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
     inner, optimizer = make(subject, {"opt": ["SGD", {"learning_rate": decay}]})
-    variable = tf.Variable(1.0)
-    steps = []
+    variable, steps = subject.variable(1.0), []
     for grad in replay.numbers(args["grads"]):
-        optimizer.apply_gradients([(tf.constant(grad), variable)])
-        steps.append([variable.numpy(), inner.iterations.numpy(), optimizer.loss_scale.numpy()])
+        subject.apply(optimizer, [(tf.constant(grad), variable)])
+        steps.append([variable.numpy(), inner.iterations.numpy(), subject.state(optimizer)[0]])
     return [steps, type(optimizer.learning_rate).__name__]
 
 
 def apply_none(subject: Subject, args: Args) -> Any:
-    first, second = tf.Variable(1.0, name="v"), tf.Variable(2.0, name="u")
-    half = tf.constant(0.5)
-
-    def fresh(loss_scale: Any = None) -> tuple[Any, Any]:
-        return make(subject, args, loss_scale)
+    first, second = subject.variable(1.0, "v"), subject.variable(2.0, "u")
 
     def some_none() -> list[Any]:
-        inner, optimizer = fresh()
-        optimizer.apply_gradients([(half, first), (None, second)])
-        return ["True", first.numpy(), second.numpy(), *state_of(optimizer), inner.iterations.numpy()]
+        inner, optimizer = make(subject, args)
+        subject.apply(optimizer, [(tf.constant(0.5), first), (None, second)])
+        return ["True", first.numpy(), second.numpy(), *subject.state(optimizer), inner.iterations.numpy()]
+
+    result = {"some_none": attempt(some_none)}
+    for name, pairs in (("all_none", [(None, first), (None, second)]), ("empty", [])):
+        inner, optimizer = make(subject, args)
+        # Without variables to build it for, it stays as it is.
+        subject.build(optimizer, [first, second])
+        result[name] = attempt(lambda: subject.apply(optimizer, pairs) is None)  # noqa: B023 - called at once
+        result[f"after_{name}"] = [*subject.state(optimizer), inner.iterations.numpy()]
+    return result if subject.family == "keras3" else {**result, **more_of_tf_keras(subject, args)}
+
+
+def more_of_tf_keras(subject: Subject, args: Args) -> dict[str, Any]:
+    """Return what else was tried with gradients that are None, and with other forms of pairs."""
+    first, second, third, fourth = (tf.Variable(1.0) for _ in range(4))
+    half = tf.constant(0.5)
+
+    def fresh(loss_scale: Any = None) -> Any:
+        return make(subject, args, loss_scale)[1]
 
     def applied(pairs: Any, variable: Any) -> list[Any]:
-        fresh()[1].apply_gradients(pairs)
+        fresh().apply_gradients(pairs)
         return ["True", variable.numpy()]
 
     def minimize_some_unused() -> list[Any]:
-        return [
-            fresh()[1].minimize(lambda: third * 1.0, [fourth, third]) is None,
-            third.numpy(),
-            fourth.numpy(),
-        ]
+        is_none = fresh().minimize(lambda: third * 1.0, [fourth, third]) is None
+        return [is_none, third.numpy(), fourth.numpy()]
 
     none = [(None, first), (None, second)]
-    result = {"some_none": attempt(some_none)}
-    inner, optimizer = fresh()
-    result["all_none"] = attempt(lambda: optimizer.apply_gradients(none) is None)
-    result["after_all_none"] = [*state_of(optimizer), inner.iterations.numpy()]
-    empty_inner, empty = fresh()
-    result["empty"] = attempt(lambda: empty.apply_gradients([]) is None)
-    result["after_empty"] = [*state_of(empty), empty_inner.iterations.numpy()]
-    result["all_none_fixed"] = attempt(lambda: fresh({"fixed": 4})[1].apply_gradients(none) is None)
-    third, fourth = tf.Variable(1.0), tf.Variable(1.0)
-    result["generator"] = attempt(lambda: applied((pair for pair in [(half, third)]), third))
-    result["zip"] = attempt(lambda: applied(zip([half], [third], strict=True), third))
-    result["minimize_unused"] = attempt(lambda: fresh()[1].minimize(lambda: third * 1.0, [fourth]) is None)
-    result["minimize_some_unused"] = attempt(minimize_some_unused)
-    return result
+    return {
+        "all_none_fixed": attempt(lambda: fresh({"fixed": 4}).apply_gradients(none) is None),
+        "generator": attempt(lambda: applied((pair for pair in [(half, third)]), third)),
+        "zip": attempt(lambda: applied(zip([half], [third], strict=True), third)),
+        "minimize_unused": attempt(lambda: fresh().minimize(lambda: third * 1.0, [fourth]) is None),
+        "minimize_some_unused": attempt(minimize_some_unused),
+    }
 
 
 def apply_return(subject: Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
-    variable = tf.Variable(1.0)
-    returned = [optimizer.apply_gradients([(tf.constant(grad), variable)]) for grad in (0.5, NAN)]
-    return [[type(value).__name__, value] for value in returned]
+    variable = subject.variable(1.0)
+    returned = [subject.apply(optimizer, [(tf.constant(grad), variable)]) for grad in (0.5, NAN)]
+    return [[type(value).__name__, value.numpy() if hasattr(value, "numpy") else value] for value in returned]
 
 
 def sparse_apply(subject: Subject, args: Args) -> Any:
     def step(literal: Any) -> list[Any]:
         inner, optimizer = make(subject, args)
-        table = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-        optimizer.apply_gradients([(replay.tensor(literal), table)])
-        return [table.numpy(), *state_of(optimizer), inner.iterations.numpy()]
+        table = subject.variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+        subject.apply(optimizer, [(replay.tensor(literal), table)])
+        return [table.numpy(), *subject.state(optimizer), inner.iterations.numpy()]
 
     return {name: attempt(lambda literal=literal: step(literal)) for name, literal in args["grads"].items()}
 
@@ -301,7 +298,7 @@ def ctor_errors(subject: Subject, args: Args) -> Any:
             "wrap_twice": wrapped_twice,
         }
     with without_deprecations():
-        return {name: attempt(lambda build=build: state_of(build())) for name, build in attempts.items()}
+        return {name: attempt(lambda build=build: subject.state(build())) for name, build in attempts.items()}
 
 
 def config(subject: Subject, args: Args) -> Any:
@@ -313,42 +310,32 @@ def config(subject: Subject, args: Args) -> Any:
             again = type(optimizer).from_config(copy.deepcopy(written))
         return {
             "same": again.get_config() == written,
-            "type": class_name(again),
+            "type": subject.class_name(again),
             "inner": type(again.inner_optimizer).__name__,
-            "scale": again.loss_scale.numpy(),
+            "scale": subject.state(again)[0],
         }
 
     def after_steps() -> Any:
-        variable = tf.Variable(1.0)
+        variable = subject.variable(1.0)
         for grad in (1.0, 1.0, NAN, NAN):
-            optimizer.apply_gradients([(tf.constant(grad), variable)])
-        return {"config": optimizer.get_config(), "scale": optimizer.loss_scale.numpy()}
+            subject.apply(optimizer, [(tf.constant(grad), variable)])
+        return {"config": optimizer.get_config(), "scale": subject.state(optimizer)[0]}
 
     return {
         "config": written,
         "roundtrip": attempt(roundtrip),
         "after_steps": attempt(after_steps),
-        "serialize": attempt(lambda: serialized_and_back(optimizer)),
+        "serialize": attempt(lambda: serialized_and_back(subject, optimizer)),
     }
 
 
-def serialized_and_back(optimizer: Any) -> Any:
-    serialized = tf_keras.optimizers.serialize(optimizer)
+def serialized_and_back(subject: Subject, optimizer: Any) -> Any:
+    serialized = subject.framework.optimizers.serialize(optimizer)
     with without_deprecations():
-        again = tf_keras.optimizers.deserialize(copy.deepcopy(serialized))
+        again = subject.framework.optimizers.deserialize(copy.deepcopy(serialized))
     # By which what mpls has written comes back as its own.
     assert serialized["config"]["inner_optimizer"].pop("loss_scale_state", None) is None
-    return {
-        "serialized": serialized,
-        "type": class_name(again),
-        "scale": again.loss_scale.numpy(),
-    }
-
-
-def class_name(optimizer: Any) -> str:
-    """Return the name of a wrapper's class, by which files say what to load."""
-    assert isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-    return tf_keras.optimizers.serialize(optimizer)["class_name"]
+    return {"serialized": serialized, "type": subject.class_name(again), "scale": subject.state(again)[0]}
 
 
 def from_config(subject: Subject, args: Args) -> Any:
@@ -358,7 +345,7 @@ def from_config(subject: Subject, args: Args) -> Any:
         with without_deprecations():
             again = cls.from_config(copy.deepcopy(args["config"]))
         return {
-            "type": class_name(again),
+            "type": subject.class_name(again),
             "inner": type(again.inner_optimizer).__name__,
             "scale": again.loss_scale.numpy(),
             "config": again.get_config(),
@@ -372,12 +359,12 @@ def from_config(subject: Subject, args: Args) -> Any:
 
 def weights(subject: Subject, args: Args) -> Any:
     inner, optimizer = make(subject, args)
-    variable = tf.Variable([1.0, 2.0], name="v")
+    variable = subject.variable([1.0, 2.0], "v")
 
     def snapshot() -> Any:
         if not subject.is_legacy:
             return {
-                "variables": [held.name for held in optimizer.variables],
+                "variables": [getattr(held, "path", held.name) for held in optimizer.variables],
                 "values": [held.numpy() for held in optimizer.variables],
             }
         return {
@@ -387,14 +374,14 @@ def weights(subject: Subject, args: Args) -> Any:
         }
 
     result = {"before": snapshot()}
-    optimizer.apply_gradients([(tf.constant([0.5, 0.25]), variable)])
+    subject.apply(optimizer, [(tf.constant([0.5, 0.25]), variable)])
     result["after"] = snapshot()
     if not subject.is_legacy:
         return result
 
     def set_weights() -> Any:
         optimizer.set_weights([weight * 0 + 3 for weight in optimizer.get_weights()])
-        return [optimizer.get_weights(), inner.iterations.numpy(), *state_of(optimizer)]
+        return [optimizer.get_weights(), inner.iterations.numpy(), *subject.state(optimizer)]
 
     def add_slot() -> Any:
         slot = optimizer.add_slot(variable, "extra", "ones")
@@ -437,9 +424,9 @@ def clip_on_wrapper(subject: Subject, args: Args) -> Any:
 
     def step(attribute: str, value: float, on_wrapper: bool) -> Any:
         inner, optimizer = make(subject, args)
-        vector, scalar = tf.Variable([1.0, 2.0], name="v"), tf.Variable(3.0, name="u")
+        vector, scalar = subject.variable([1.0, 2.0], "v"), subject.variable(3.0, "u")
         setattr(optimizer if on_wrapper else inner, attribute, value)
-        optimizer.apply_gradients([(tf.constant([3.0, 4.0]), vector), (tf.constant(12.0), scalar)])
+        subject.apply(optimizer, [(tf.constant([3.0, 4.0]), vector), (tf.constant(12.0), scalar)])
         return {
             "v": vector.numpy(),
             "u": scalar.numpy(),
@@ -458,8 +445,8 @@ def clip_on_wrapper(subject: Subject, args: Args) -> Any:
 
 def checkpoint_names(subject: Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
-    variable = tf.Variable([1.0, 2.0], name="v")
-    optimizer.apply_gradients([(tf.constant([0.5, 0.25]), variable)])
+    variable = subject.variable([1.0, 2.0], "v")
+    subject.apply(optimizer, [(tf.constant([0.5, 0.25]), variable)])
     with tempfile.TemporaryDirectory() as directory:
         path = tf.train.Checkpoint(v=variable, opt=optimizer).save(str(pathlib.Path(directory) / "c"))
         return sorted(key for key, _ in tf.train.list_variables(path) if key != "_CHECKPOINTABLE_OBJECT_GRAPH")
@@ -498,19 +485,20 @@ def get_updates(subject: Subject, args: Args) -> Any:
 def cross_replica(subject: Subject, args: Args) -> Any:
     with replay.two_replicas().scope():
         _, optimizer = make(subject, args)
-        variable = tf.Variable(1.0)
+        variable = subject.variable(1.0)
+        subject.build(optimizer, [variable])
         return attempt(lambda: optimizer.apply_gradients([(tf.constant(1.0), variable)]))
 
 
 def copied(subject: Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
-    return {"deepcopy": attempt(lambda: class_name(copy.deepcopy(optimizer)))}
+    return {"deepcopy": attempt(lambda: subject.class_name(copy.deepcopy(optimizer)))}
 
 
 def base_classes(subject: Subject, args: Args) -> Any:
-    """Return the classes that tf_keras and TensorFlow look for, of which the wrapper is an instance."""
+    """Return the classes that the framework and TensorFlow look for, of which the wrapper is an instance."""
     _, optimizer = make(subject, args)
-    originals = type(make(NATIVE[not subject.is_legacy], args)[1]).__mro__[:-1]
+    originals = type(make(subject.native, args)[1]).__mro__[:-1]
     return {"mro": [qualified(cls) for cls in originals if isinstance(optimizer, cls)]}
 
 
@@ -730,7 +718,7 @@ class ConfigsOfEveryReleaseTest(unittest.TestCase):
                 optimizer = subject.wrapper_class.from_config(written)
             inner = optimizer.inner_optimizer.get_config()
             return {
-                "type": class_name(optimizer),
+                "type": subject.class_name(optimizer),
                 "inner": type(optimizer.inner_optimizer).__name__,
                 "scale": optimizer.loss_scale.numpy(),
                 "initial": optimizer.initial_scale,
