@@ -189,7 +189,15 @@ _OPTIONS = (
     _with("gives_up", max_consecutive_skips=1, on_give_up=GIVEN_UP.append),
     _with("unscaled_is_checked", check_unscaled=True, clip_norm=0.5),
     _with("skips_at_a_fixed_scale", {"skip_nonfinite": True}, 128.0, None, count_steps=True),
-    _with("disabled", enabled=False, count_steps=True),
+    _with(
+        "disabled",
+        {"adjustable": True, "min_scale": 0.5},
+        enabled=False,
+        track_overflows=True,
+        max_consecutive_skips=1,
+        on_give_up=GIVEN_UP.append,
+        check_unscaled=True,
+    ),
     _with(
         "together",
         {"min_scale": 0.5, "max_scale": 64.0, "growth_factor": 4.0, "backoff_factor": 0.25, "hysteresis": 2}

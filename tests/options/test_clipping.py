@@ -19,7 +19,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
 
-from .trainers import FAMILIES, RATE, SESSION, trainer
+from .trainers import FAMILIES, RATE, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -49,14 +49,6 @@ class StepTest(unittest.TestCase):
         with trainer(family, "eager", 8.0, 100, clipped, count_steps=True) as training:
             training.take(INF)
             self.assertEqual(training.shown()["applied_steps"], 1)
-
-    @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "function"), ("keras3", "eager")])
-    @pytest.mark.default_run("one case")
-    def test_the_report_names_the_variable(self, family: str, mode: str) -> None:
-        with trainer(family, mode, 8.0, 100, clipped, check_unscaled=True, track_overflows=True) as training:
-            training.take(INF)
-            (overflow,) = training.opt.overflow_report(*[training.session] * (mode == SESSION))
-            self.assertEqual((overflow.count, overflow.last_step), (1, 1))
 
 
 class NormTest(unittest.TestCase):

@@ -27,19 +27,12 @@ import mpls.inspect
 import mpls.keras
 import mpls.monitor
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning
+from mpls.errors import MplsDeprecationWarning
 
-from .trainers import CELLS, FAMILIES, RATE, REPLICAS, SESSION, Trainer, trainer
+from .trainers import FAMILIES, RATE, SESSION, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
-OTHERS: dict[str, dict[str, Any]] = {
-    "alone": {},
-    "counts": {"count_steps": True, "skip_counts_step": False},
-    "adjustable": {"adjustable": True, "min_scale": 0.5},
-    "unscaled": {"check_unscaled": True},
-    "gives_up": {"max_consecutive_skips": 1, "track_overflows": True},
-}
 INNER: dict[str, Callable[[], Any]] = {
     "v1": lambda: v1.train.MomentumOptimizer(RATE, 0.5),
     "legacy": lambda: tf_keras.optimizers.legacy.Adam(RATE),
@@ -50,36 +43,6 @@ WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 
 
 class StepTest(unittest.TestCase):
-    @parameterized.expand(
-        [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
-    )
-    @pytest.mark.default_run("each value", by=lambda name, *values: values)
-    def test_every_step_is_applied_and_the_scale_stays(self, name: str, family: str, mode: str, others: str) -> None:
-        summed = 2 if mode == REPLICAS else 1
-        options = OTHERS[others]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", MplsWarning)
-            with trainer(family, mode, 8.0, 1, enabled=False, **options) as training:
-                before = training.opt.state_dict(training.session)
-                for value in (1.0, 0.5, 2.0):
-                    training.take(value)
-                self.assertEqual(training.weight(), 1.0 - RATE * 3.5 * summed)
-                training.take(INF)
-                training.take(1.0)
-                self.assertFalse(np.isfinite(training.weight()))
-                after = training.opt.state_dict(training.session)
-                self.assertFalse(training.opt.enabled)
-                if family != "v1":
-                    self.assertEqual(float(training.number(training.opt.loss_scale)), 1.0)
-                if options.keys() - {"adjustable", "min_scale"}:
-                    counted = {"applied_steps": 5, "skipped_steps": 0, "consecutive_skips": 0}
-                    self.assertEqual(after, {**before, **counted})
-                    training.opt.check_skips(training.session) if others == "gives_up" else None
-                else:
-                    self.assertEqual(after, before)
-                if others == "gives_up":
-                    self.assertEqual(training.opt.overflow_report(training.session), ())
-
     @parameterized.expand(
         [
             (f"{family}_{place}", family, place == SESSION)

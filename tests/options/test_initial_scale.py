@@ -22,49 +22,13 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsDeprecationWarning
 
-from .model import Model
-from .trainers import CELLS, FAMILIES, RATE, REPLICAS, SESSION, SKIPS_COUNT, trainer
+from .trainers import FAMILIES, SESSION, trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
-START = 256.0
-OTHERS: dict[str, dict[str, Any]] = {
-    "alone": {},
-    "bounds": {"min_scale": 512.0, "max_scale": 2.0**11},
-    "factors": {"growth_factor": 4.0, "backoff_factor": 0.125},
-    "hysteresis": {"hysteresis": 2},
-    "in_a_row": {"hysteresis": 2, "consecutive_hysteresis": True},
-    "adjustable": {"adjustable": True},
-}
-# Two searches, the second of which is over when it overflows, or at a ceiling; growth by the growth steps.
-STEPS = [1.0] * 4 + [INF] * 2 + [1.0] * 33 + [INF] * 3 + [1.0] * 65 + [INF, 1.0]
 
 
 class StepTest(unittest.TestCase):
-    @parameterized.expand(
-        [(f"{cell}_{others}", family, mode, others) for cell, family, mode in CELLS for others in OTHERS]
-    )
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_steps(self, name: str, family: str, mode: str, others: str) -> None:
-        chosen = OTHERS[others]
-        model = Model(START, 64, skip_counts_step=SKIPS_COUNT[family], search=1)
-        for key, value in chosen.items():
-            setattr(model, key, value)
-        model.scale = max(START, model.min_scale)
-        with trainer(family, mode, "auto", 64, count_steps=True, **chosen) as training:
-            self.assertEqual(training.shown(), model.shown())
-            for number, value in enumerate(STEPS):
-                # What is wrong on one replica is wrong on all.
-                training.take(value, only_on_last_replica=number % 2 == 0)
-                model.step(value == 1.0)
-                # Each look adds ops to a graph.
-                if mode != SESSION or value == INF or number % 30 == 0:
-                    self.assertEqual(training.shown(), model.shown(), number)
-            state = training.opt.state_dict(training.session)
-            self.assertEqual(state["search_steps"], model.search)
-            summed = 2 if mode == REPLICAS else 1
-            self.assertAlmostEqual(training.weight(), 1.0 - RATE * summed * model.applied)
-
     @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "xla"), ("keras3", "function")])
     @pytest.mark.default_run("one case")
     def test_a_ceiling_that_is_reached_ends_the_search(self, family: str, mode: str) -> None:

@@ -208,27 +208,6 @@ class SeveralTest(unittest.TestCase):
                     run()
         self.assertEqual([float(each) for each in found], [1 - 2 * OF_TRAINERS * factor for factor in FACTORS])
 
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_two_optimizers_with_scales_of_their_own(self, name: str, family: str, way: str) -> None:
-        generator, critic = tf.Variable(1.0), tf.Variable(1.0)
-        of_generator, of_critic = wrapper(family, [generator]), wrapper(family, [critic])
-
-        def step(x: Any) -> None:
-            with tf.GradientTape() as tape:
-                scaled_loss = of_critic.get_scaled_loss(critic * x * generator)
-            grads = of_critic.get_unscaled_gradients(tape.gradient(scaled_loss, [critic]))
-            of_critic.apply_gradients(zip(grads, [critic], strict=True))
-            with tf.GradientTape() as tape:
-                scaled_loss = of_generator.get_scaled_loss(generator * 1.0)
-            grads = of_generator.get_unscaled_gradients(tape.gradient(scaled_loss, [generator]))
-            of_generator.apply_gradients(zip(grads, [generator], strict=True))
-
-        run = built(step, way)
-        run(tf.constant(INF))
-        self.assertEqual((float(critic), float(generator)), (1.0, 0.5))
-        self.assertEqual((self.counts(of_critic), self.counts(of_generator)), ((0, 1, 4.0), (1, 0, 8.0)))
-
     @parameterized.expand(
         # XLA compiles no step that is taken in a cross-replica context.
         [(*cell, order, "one device") for cell in CELLS for order in ORDERS]
