@@ -1,11 +1,9 @@
-"""The benchmark measures what it says: its arithmetic, its grid, its command, and that its candidates train alike."""
+"""The benchmark measures what it says: its arithmetic, its command, what its candidates train; and what a step has."""
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import importlib
-import io
 import json
 import pathlib
 import re
@@ -15,11 +13,9 @@ import tempfile
 import time
 import unittest
 from typing import Any, ClassVar
-from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from parameterized import parameterized
 
 from tests.processes import process_environment
@@ -127,33 +123,6 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(new, "| new | | 0.50, at most 0.50 | 0.50, at most 0.50 |")
 
 
-class GridTest(unittest.TestCase):
-    def test_a_look_has_small_middle_and_large_steps_of_each_family_and_mode(self) -> None:
-        cells = load("cells")
-        sizes: dict[tuple[str, str], set[int]] = {}
-        for cell in cells.grid("quick"):
-            sizes.setdefault((cell.family, cell.mode), set()).add(cell.variables * cell.elements)
-        self.assertEqual(set(sizes), {(family, mode) for family in cells.FAMILIES for mode in cells.modes_of(family)})
-        for each in sizes.values():
-            self.assertTrue(min(each) <= 100 and max(each) >= 4_000_000 and each & {10_000, 100_000}, each)
-
-    def test_has_everything_that_is_to_be_measured(self) -> None:
-        cells = load("cells")
-        for kind in ("usual", "full"):
-            grid = cells.grid(kind)
-            self.assertEqual(len(grid), len(set(grid)))
-            for family in cells.FAMILIES:
-                of_family = [cell for cell in grid if cell.family == family]
-                self.assertEqual({cell.mode for cell in of_family}, set(cells.modes_of(family)))
-                self.assertEqual({cell.variables for cell in of_family}, set(cells.VARIABLES))
-                self.assertLess(set(cells.ELEMENTS), {cell.elements for cell in of_family})
-                self.assertEqual({cell.dtype for cell in of_family}, set(cells.DTYPES))
-                replicated = {cell.mode for cell in of_family if cell.replicas == 2}
-                self.assertEqual(replicated, {*cells.modes_of(family)} - {"xla"})
-                self.assertEqual({cell.is_sparse for cell in of_family}, {True, False})
-                self.assertEqual({cell.is_dynamic for cell in of_family}, {True, False})
-
-
 CELLS = [
     ("v1", "eager", {}),
     ("v1", "session", {"dtype": "float16"}),
@@ -202,101 +171,6 @@ class CandidatesTest(unittest.TestCase):
                 slots = training.slots()
             return [np.array(each, np.float64) for each in training.session.run(slots)]
         return [np.array(each.numpy(), np.float64) for each in training.slots()]
-
-
-class FloorTest(unittest.TestCase):
-    @parameterized.expand([("eager", [2**17]), ("function", [2**17]), ("function", [4] * 5 + [600])])
-    @pytest.mark.matrix
-    def test_looks_at_each_gradient(self, mode: str, sizes: list[int]) -> None:
-        floor = load("floor").Floor(tf.keras.optimizers.SGD(), 4.0, is_dynamic=True)
-        for damaged in (None, *range(len(sizes))):
-            grads = [tf.fill([size], float("inf") if index == damaged else 8.0) for index, size in enumerate(sizes)]
-            applied = [tf.Variable(tf.zeros([size])) for size in sizes]
-            graphs = set()
-
-            def apply(unscaled: Any, applied: Any = applied, graphs: Any = graphs) -> Any:
-                if not tf.executing_eagerly():
-                    graphs.update(each.graph for each in unscaled)
-                return tf.group(*[each.assign(grad) for each, grad in zip(applied, unscaled, strict=True)])
-
-            def step(grads: Any, apply: Any = apply) -> None:
-                floor.minimize(lambda scale_loss: [grad * scale_loss(0.25) for grad in grads], apply)
-
-            (tf.function(step) if mode == "function" else step)(grads)
-            # Keras sums no tensors of several graphs.
-            self.assertEqual(len(graphs), mode == "function")
-            for each in applied:
-                np.testing.assert_array_equal(each, np.full(each.shape, 2.0 if damaged is None else 0.0))
-
-
-def signature(model: Any) -> collections.Counter[str]:
-    """Return how many ops of each type a model's step has."""
-    graph = model.session.graph if model.session is not None else model.step.get_concrete_function().graph
-    graph_def = graph.as_graph_def()
-    nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
-    return collections.Counter(node.op for node in nodes)
-
-
-class AblationTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            ("stacks", "v1/session/deep perceptron", "Pack"),
-            ("counting in a branch", "v1/function/controller", "If"),
-            ("gates", "v1/session/controller", "If"),
-            ("half-precision reciprocals", "legacy/session/half perceptron", "StatelessIf"),
-            ("sums", "v1/session/perceptron", "Sum"),
-            ("squares", "v1/function/perceptron/2 replicas", "L2Loss"),
-            ("products for XLA", "v1/xla/perceptron", "MatMul"),
-            ("barriers for XLA", "v1/xla/controller", "XlaOptimizationBarrier"),
-        ]
-    )
-    @pytest.mark.full
-    def test_switches_off_one_way(self, way: str, cell_name: str, op: str) -> None:
-        ablation = load("ablation")
-        ((cell, ways),) = ablation.ways_in([way], [cell_name]).items()
-        self.assertEqual(ways, [way])
-        counts = []
-        for replacements in ((), ablation.WAYS[way].replacements):
-            candidate = ablation.Candidate(cell, replacements)
-            self.addCleanup(candidate.model.close)
-            with candidate.switched():
-                counts.append(signature(candidate.model))
-        changed = {*(counts[0] - counts[1]), *(counts[1] - counts[0])}
-        self.assertIn(op, changed)
-
-    def test_switches_off_one_call(self) -> None:
-        ablation = load("ablation")
-        ((cell, _),) = ablation.ways_in(["one call in eager mode"], ["v1/eager/controller"]).items()
-        called = []
-        for replacements in ((), ablation.WAYS["one call in eager mode"].replacements):
-            candidate = ablation.Candidate(cell, replacements)
-            count = mock.patch.object(tf.raw_ops, "PartitionedCall", wraps=tf.raw_ops.PartitionedCall)
-            with candidate.switched(), count as call:
-                candidate.model.step()
-            called.append(call.called)
-        self.assertEqual(called, [True, False])
-
-    def test_every_way_has_cells(self) -> None:
-        ablation = load("ablation")
-        found = ablation.ways_in([], ["*"])
-        self.assertEqual({way for ways in found.values() for way in ways}, set(ablation.WAYS))
-        self.assertEqual(len({cell.name for cell in found}), len(found))
-
-    def test_what_is_saved_is_a_share_of_the_step_without_it(self) -> None:
-        # The machine was slow in the last round.
-        full, without = np.array([[1.0, 1.0, 30.0]]), np.array([[2.0, 2.0, 40.0]])
-        self.assertEqual(load("ablation").saved(full, without), (0.5, 0.25, 0.5))
-
-    @pytest.mark.full
-    def test_measures_time_and_time_of_processors(self) -> None:
-        ablation = load("ablation")
-        cell = ablation.ModelCell("controller", "v1", "session")
-        (row,) = ablation.ablate(cell, ["stacks"], seconds=0.02, builds=1)
-        self.assertEqual((row["name"], row["way"]), ("v1/session/controller", "stacks"))
-        self.assertGreater(row["seconds"], 0)
-        for median, low, high in (row["saved"], row["saved_cpu"]):
-            self.assertTrue(low <= median <= high < 1)
-        self.assertEqual(len(ablation.line_of(row)), len(ablation.HEADER))
 
 
 class CompiledTest(unittest.TestCase):
@@ -350,59 +224,6 @@ class CommandTest(unittest.TestCase):
         self.assertIn(row["name"], self.printed)
         self.assertIn("\nall/function", self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
-
-
-class OnlyTest(unittest.TestCase):
-    def test_a_pattern_that_no_step_has_is_an_error(self) -> None:
-        errors = io.StringIO()
-        with contextlib.redirect_stderr(errors):
-            self.assertEqual(load("__main__").main(["--only", "v1/sessions/*"]), 2)
-            self.assertEqual(load("__main__").main(["--ablate", "stacks", "--only", "v1/xla/*"]), 2)
-        self.assertEqual(errors.getvalue().count("no step has such a name"), 2)
-
-    def test_patterns_choose_what_is_counted_too(self) -> None:
-        cells, main = load("cells"), load("__main__")
-        for kind, sizes in (("quick", {100}), ("usual", {100, 5_000_000})):
-            counted = cells.counted(kind)
-            self.assertEqual({cell.elements for cell in counted}, sizes)
-            for family in cells.FAMILIES:
-                self.assertEqual(
-                    {cell.mode for cell in main._matching(counted, [f"{family}/*"])}, set(cells.modes_of(family))
-                )
-
-
-class CostsTest(unittest.TestCase):
-    @pytest.mark.matrix
-    def test_of_each_part_beside_the_floors(self) -> None:
-        costs = load("costs")
-        measured = costs.costs_of(costs.measure_costs(2, 1000, "float32", seconds=0.02, threads=2))
-        self.assertLessEqual({"none", "read by sums", "read by numpy", "read and write"}, set(measured))
-        for part in ("check", "unscale", "decision"):
-            self.assertLessEqual({f"original {part}", f"mpls {part}"}, set(measured))
-        self.assertGreater(measured["none"], 0)
-        self.assertGreater(measured["mpls decision"], 0)
-
-
-@pytest.mark.programs
-class OptionsTest(unittest.TestCase):
-    @parameterized.expand(["v1", "legacy", "new", "keras3"])
-    def test_each_has_a_step(self, family: str) -> None:
-        options, models = load("options"), load("models")
-        for name, settings in options.OPTIONS.items():
-            training = models.ModelStep("controller", family, "mpls", "eager", settings=settings)
-            training.step()
-            opt = training._optimizer
-            self.assertIs(opt.enabled, name != "disabled")
-            self.assertEqual("search_steps" in opt.state_dict(), name == "auto")
-            self.assertEqual(
-                "applied_steps" in opt.state_dict(), name in ("count_steps", "track", "give_up", "unscaled", "all")
-            )
-
-    @pytest.mark.full
-    def test_measured_beside_the_bare_step(self) -> None:
-        options = load("options")
-        samples = options.measure_options("controller", "v1", "eager", 0.001, turn=3)
-        self.assertEqual(set(samples.seconds), {"none", "original", *options.OPTIONS})
 
 
 class CountsTest(unittest.TestCase):
