@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import os
 import pathlib
 import re
@@ -15,11 +13,10 @@ import unittest
 import uuid
 from typing import Any
 
-import numpy as np
 import pytest
 from parameterized import parameterized
 
-from .launcher import CLUSTER, EXAMPLES, environment, once, processes_of
+from .launcher import EXAMPLES, environment, once, processes_of
 
 pytestmark = pytest.mark.programs
 
@@ -135,62 +132,6 @@ class FullRunTest(unittest.TestCase):
             self.assertEqual((row["final scale"], row["skipped steps"]), ("16384", "1"))
             self.assertGreater(float(row["test accuracy"][:-1]), 90)
             self.assertLess(float(row["seconds"]), 90)
-
-
-class CommandLineTest(unittest.TestCase):
-    def read(self, *arguments: str) -> Any:
-        return CLUSTER.command_line("What it does.\n\nMore.", steps=1500, quick=40, arguments=arguments)
-
-    @parameterized.expand(
-        [
-            ([], (1500, 300, None)),
-            (["--steps", "12", "--deadline", "7"], (12, 7, None)),
-            (["--quick"], (40, 300, None)),
-            (["--steps", "12", "--task", "ps:0"], (12, 300, ("ps", 0))),
-        ]
-    )
-    def test_what_is_asked_for(self, arguments: list[str], expected: tuple[Any, ...]) -> None:
-        options = self.read(*arguments)
-        self.assertEqual(options, expected)
-        self.assertIn(options.damaged_step, range(1, options.steps - 1))
-
-    @parameterized.expand(
-        [
-            (["--steps", "2"], "--steps: must be a whole number from 3 to 2147483647; got '2'"),
-            (["--steps", "many"], "--steps: must be a whole number from 3"),
-            (["--steps", "5", "--quick"], "not allowed with argument"),
-            (["--deadline", "0"], "--deadline: must be a whole number from 1"),
-            (["--stepz", "5"], "unrecognized arguments: --stepz"),
-        ]
-    )
-    def test_refusals(self, arguments: list[str], message: str) -> None:
-        errors = io.StringIO()
-        with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
-            self.read(*arguments)
-        self.assertEqual(caught.exception.code, 2)
-        self.assertIn(message, errors.getvalue())
-
-
-class TableTest(unittest.TestCase):
-    def cells(self, weight: float) -> dict[str, str]:
-        return CLUSTER.Result(16384.0, 1, 0.942, [np.array([weight, 2.0])], 12.34).cells()
-
-    def test_table(self) -> None:
-        rows = {CLUSTER.Task("worker", 1): self.cells(1.0), CLUSTER.Task("worker", 0): self.cells(1.0)}
-        checksum = rows[CLUSTER.Task("worker", 0)]["weights"]
-        self.assertEqual(
-            CLUSTER.table(rows).splitlines(),
-            [
-                "process  | final scale | skipped steps | test accuracy |  weights | seconds",
-                "---------+-------------+---------------+---------------+----------+--------",
-                f"worker:0 |       16384 |             1 |         94.2% | {checksum} |    12.3",
-                f"worker:1 |       16384 |             1 |         94.2% | {checksum} |    12.3",
-            ],
-        )
-
-    def test_checksums_tell_weights_apart(self) -> None:
-        self.assertEqual(self.cells(1.0), self.cells(1.0))
-        self.assertNotEqual(self.cells(1.0)["weights"], self.cells(np.nextafter(1.0, 2.0))["weights"])
 
 
 class ToyExampleTest(unittest.TestCase):

@@ -31,26 +31,6 @@ def taken_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-class MessagesTest(unittest.TestCase):
-    def test_each_task_knows_the_cluster_and_itself(self) -> None:
-        orders = ("ps:0=serve", "worker:0=report", "worker:1=report")
-        messages = launch(PROGRAM, {"ps": 1, "worker": 2}, *orders)
-        self.assertEqual(list(messages), ["ps:0", "worker:0", "worker:1"])
-        self.assertEqual(messages["ps:0"], [])
-        configs = [messages[f"worker:{index}"][0]["config"] for index in range(2)]
-        self.assertEqual(configs[0]["cluster"], configs[1]["cluster"])
-        addresses = [address for job in ("ps", "worker") for address in configs[0]["cluster"][job]]
-        self.assertEqual(len(set(addresses)), 3)
-        for address in addresses:
-            self.assertRegex(address, r"^127\.0\.0\.1:\d+$")
-        self.assertEqual([config["task"] for config in configs], [{"type": "worker", "index": i} for i in range(2)])
-
-    def test_each_task_is_a_process_of_its_own(self) -> None:
-        messages = launch(PROGRAM, {"worker": 2}, "worker:0=report", "worker:1=report")
-        pids = {messages[f"worker:{index}"][1]["pid"] for index in range(2)}
-        self.assertEqual(len(pids - {os.getpid()}), 2)
-
-
 class FailuresTest(unittest.TestCase):
     """After each launch it is seen that no process is left, nor one that these have started."""
 
@@ -158,23 +138,8 @@ class ParentTest(unittest.TestCase):
         self.assertNotIn("Traceback", errors)
         self.assertEqual(processes_of(marker), [])
 
-    def test_if_one_fails_it_says_so(self) -> None:
-        process, marker = self.start("worker:0=fail", "worker:1=hang")
-        _, errors = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 1)
-        self.assertIn("obedient.py: worker:0 ended with status 1; all processes have been ended\n", errors)
-        self.assertIn("a reason to fail", errors)
-        self.assertEqual(processes_of(marker), [])
-
 
 class PortsTest(unittest.TestCase):
-    def test_ports_are_free_and_different(self) -> None:
-        ports = CLUSTER.free_ports(20)
-        self.assertEqual(len(set(ports)), 20)
-        for port in ports:
-            with socket.socket() as server:
-                server.bind(("", port))
-
     def test_a_port_that_was_taken_meanwhile_is_replaced(self) -> None:
         tried = []
         with taken_port() as taken:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
-import io
 import os
 import pathlib
 import re
@@ -14,7 +12,6 @@ import sys
 import tempfile
 import unittest
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -230,78 +227,6 @@ class FullRunTest(BetweenTestCase):
         self.assertNotEqual(numbers("7"), numbers("8"))
 
 
-class CommandLineTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        (self.folder / "file").touch()
-
-    def read(self, *arguments: str) -> Any:
-        here = [argument.replace("TMP", str(self.folder)) for argument in arguments]
-        return REPORT.command_line("What it does.\n\nMore.", str(self.folder / "out" / "plot.png"), here)
-
-    def test_defaults(self) -> None:
-        self.assertEqual(self.read(), (4500, 0, self.folder / "out" / "plot.png"))
-        self.assertTrue((self.folder / "out").is_dir())
-
-    @parameterized.expand(
-        [
-            (["--steps", "12"], (12, 0, "out/plot.png")),
-            (["--quick"], (40, 0, "out/plot.png")),
-            (["--seed", "3", "--out", "TMP/a/b.PDF"], (4500, 3, "a/b.PDF")),
-        ]
-    )
-    def test_what_is_asked_for(self, arguments: list[str], expected: tuple[int, int, str]) -> None:
-        steps, seed, out = expected
-        self.assertEqual(self.read(*arguments), (steps, seed, self.folder / out))
-
-    @parameterized.expand(
-        [
-            (["--steps", "0"], "--steps: must be a whole number from 1"),
-            (["--steps", "-3"], "--steps: must be a whole number from 1"),
-            (["--steps", "2.5"], "--steps: must be a whole number from 1"),
-            (["--steps", "many"], "--steps: must be a whole number from 1"),
-            (["--steps", ""], "--steps: must be a whole number from 1"),
-            (["--steps", str(2**31)], "--steps: must be a whole number from 1 to 2147483647"),
-            (["--steps", "5", "--quick"], "not allowed with argument"),
-            (["--seed", "-1"], "--seed: must be a whole number from 0"),
-            (["--seed", str(2**40)], "--seed: must be a whole number from 0 to 2147483647"),
-            (["--out", "TMP/plot.xyz"], "--out: must end in one of "),
-            (["--out", "TMP/plot"], "--out: must end in one of "),
-            (["--out", "TMP/file/plot.png"], "--out: cannot be written: "),
-            (["--out", "TMP/new/plot.png", "--steps", "0"], "--steps: must be a whole number from 1"),
-            (["--stepz", "5"], "unrecognized arguments: --stepz"),
-        ]
-    )
-    def test_refusals(self, arguments: list[str], message: str) -> None:
-        stderr = io.StringIO()
-        with contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit) as caught:
-            self.read(*arguments)
-        self.assertEqual(caught.exception.code, 2)
-        self.assertIn(message, stderr.getvalue())
-        self.assertEqual(os.listdir(self.folder), ["file"])
-
-    def test_write_protected_files_are_refused_before_the_training(self) -> None:
-        (self.folder / "plot.png").touch(mode=0o444)
-        stderr = io.StringIO()
-        # To root nothing is write-protected.
-        with (
-            mock.patch.object(os, "access", lambda path, mode: path.name != "plot.png"),
-            contextlib.redirect_stderr(stderr),
-            self.assertRaises(SystemExit),
-        ):
-            self.read("--out", "TMP/plot.png")
-        self.assertIn("--out: cannot be written: no permission", stderr.getvalue())
-
-    def test_a_folder_is_no_file(self) -> None:
-        (self.folder / "plot.png").mkdir()
-        stderr = io.StringIO()
-        with contextlib.redirect_stderr(stderr), self.assertRaises(SystemExit):
-            self.read("--out", "TMP/plot.png")
-        self.assertIn("is a folder", stderr.getvalue())
-
-
 class UnderflowShareTest(unittest.TestCase):
     @parameterized.expand(
         [
@@ -325,50 +250,6 @@ class UnderflowShareTest(unittest.TestCase):
     def test_numbers_of_variables_must_agree(self) -> None:
         with self.assertRaises(ValueError):
             REPORT.underflow_share([np.zeros(1)], [])
-
-
-class ReportTest(unittest.TestCase):
-    def make_run(self, name: str, steps: int, scales: list[float], accuracy: float, underflow: float) -> Any:
-        with contextlib.redirect_stderr(io.StringIO()), REPORT.Run(name, steps) as run:
-            for number, scale in enumerate(scales):
-                if run.is_due():
-                    run.measure(accuracy=accuracy, underflow=underflow)
-                run.step(0.5 / (number + 1), scale)
-            run.measure(accuracy=1.0, underflow=0.0)
-        run.seconds = 12.34
-        return run
-
-    def test_table(self) -> None:
-        run = self.make_run("float16 + mpls", 3, [32768.0, 16384.0, 16384.0], accuracy=0.5, underflow=0.4)
-        run.skipped = 1
-        self.assertEqual(
-            REPORT.table([run]).splitlines(),
-            [
-                "run            | test accuracy | gradients underflowed | final scale | skipped steps | seconds",
-                "---------------+---------------+-----------------------+-------------+---------------+--------",
-                "float16 + mpls |        100.0% |                 30.0% |       16384 |             1 |    12.3",
-            ],
-        )
-
-    @parameterized.expand(
-        [
-            (1, [0, 1]),
-            (3, [0, 1, 2, 3]),
-            (120, list(range(0, 121, 2))),
-            (130, list(range(0, 131, 2))),
-            (4500, list(range(0, 4501, 75))),
-        ]
-    )
-    def test_measurements_are_spread_and_include_both_ends(self, steps: int, expected: list[int]) -> None:
-        due = []
-        with contextlib.redirect_stderr(io.StringIO()), REPORT.Run("float32", steps) as run:
-            for number in range(steps + 1):
-                if run.is_due():
-                    due.append(number)
-                if number < steps:
-                    run.step(0.0)
-        self.assertEqual(due, expected)
-        self.assertEqual(run.scales, [1.0] * steps)
 
 
 if __name__ == "__main__":
