@@ -13,12 +13,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-import mpls
-from tests.processes import python_path
+from tests.processes import PACKAGE_ROOT, ROOT, python_path
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-EXAMPLES = FOLDER.parents[1] / "examples"
-ROOT = pathlib.Path(mpls.__file__).parents[1]
+EXAMPLES = ROOT / "examples"
 # Tells the processes of a launch, and all that they start, from all others.
 MARKER = "MPLS_TEST_LAUNCH"
 
@@ -39,7 +37,7 @@ CLUSTER = load_launcher()
 
 def environment(marker: str = "", needs: Collection[str] = ()) -> dict[str, str]:
     """Return what processes need beside the environment that they inherit; `needs` as in `tests.processes`."""
-    path = python_path(ROOT, EXAMPLES, needs=needs)
+    path = python_path(PACKAGE_ROOT, EXAMPLES, ROOT, needs=needs)
     return {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8", MARKER: marker}
 
 

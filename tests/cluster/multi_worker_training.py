@@ -16,17 +16,12 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import _cluster
-import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
-
-import mpls.keras
-import mpls.v1
+from optimizers import Optimizer
 
 ROWS, FEATURES, OUTPUTS = 4, 4, 2
 INF, NAN = math.inf, math.nan
@@ -35,87 +30,6 @@ INF, NAN = math.inf, math.nan
 STEPS = ((1, 1), (2, 1), (1, INF), (0.5, 1), (NAN, 1), (INF, NAN), (1, 2), (1, 1), (1, 0.5), (1, INF))
 FINITE_STEPS = tuple(factors for factors in STEPS if all(map(math.isfinite, factors)))
 
-Transform = Callable[[list[Any]], list[Any]]
-
-
-def wrapped(optimizer: Any, wrapper: Any) -> Any:
-    return wrapper(optimizer, initial_scale=8.0, dynamic_growth_steps=2) if wrapper else optimizer
-
-
-class TfKeras:
-    """An optimizer of tf_keras, with or without loss scaling."""
-
-    def __init__(self, make: Callable[..., Any], api: str, summed: dict[str, bool]) -> None:
-        self.keras = tf_keras
-        wrappers = {"mpls": mpls.keras.LossScaleOptimizer, "original": tf_keras.mixed_precision.LossScaleOptimizer}
-        self.opt, self._is_scaled = wrapped(make(0.25, 0.5), wrappers.get(api)), api in wrappers
-        self._summed = summed
-
-    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
-        with tf.GradientTape() as tape:
-            value = self.opt.get_scaled_loss(loss()) if self._is_scaled else loss()
-        grads = tape.gradient(value, variables)
-        grads = self.opt.get_unscaled_gradients(grads) if self._is_scaled else grads
-        grads, kwargs = (transform(grads), self._summed) if transform else (grads, {})
-        self.opt.apply_gradients(zip(grads, variables, strict=True), **kwargs)
-
-    def state(self) -> dict[str, Any]:
-        scale = {"scale": self.opt.loss_scale, "good_steps": self.opt.dynamic_counter} if self._is_scaled else {}
-        return {"iterations": self.opt.iterations, **scale}
-
-
-class Keras3:
-    """An optimizer of Keras 3, called in its own way or in that of Keras 2."""
-
-    def __init__(self, api: str, is_own_way: bool) -> None:
-        self.keras = keras
-        wrappers = {"mpls": mpls.keras.LossScaleOptimizer, "original": keras.optimizers.LossScaleOptimizer}
-        self.opt, self._is_scaled = wrapped(keras.optimizers.SGD(0.25, 0.5), wrappers.get(api)), api in wrappers
-        self._is_own_way = is_own_way or not self._is_scaled
-
-    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
-        with tf.GradientTape() as tape:
-            value = self.opt.scale_loss(loss()) if self._is_own_way else self.opt.get_scaled_loss(loss())
-        grads = tape.gradient(value, [variable.value for variable in variables])
-        if self._is_own_way:
-            self.opt.apply(grads, variables)
-            return
-        grads = self.opt.get_unscaled_gradients(grads)
-        grads, kwargs = (transform(grads), {"skip_gradients_aggregation": True}) if transform else (grads, {})
-        self.opt.apply_gradients(zip(grads, variables, strict=True), **kwargs)
-
-    def state(self) -> dict[str, Any]:
-        scale = {"scale": self.opt.dynamic_scale, "good_steps": self.opt.step_counter} if self._is_scaled else {}
-        return {"iterations": self.opt.iterations, **scale}
-
-
-class V1:
-    """An optimizer of TensorFlow 1, with or without loss scaling."""
-
-    def __init__(self, api: str) -> None:
-        self.keras = tf_keras
-        self._counter = tf.Variable(0, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
-        self._scale = mpls.v1.DynamicLossScale(8, 2)
-        self.opt = tf.compat.v1.train.MomentumOptimizer(0.25, 0.5)
-        if api == "mpls":
-            self.opt = mpls.v1.MixedPrecisionLossScaleOptimizer(self.opt, self._scale)
-
-    def step(self, loss: Callable[[], Any], variables: list[Any], transform: Transform | None) -> None:
-        self.opt.minimize(loss, global_step=self._counter, var_list=variables)
-
-    def state(self) -> dict[str, Any]:
-        scale, good_steps = self._scale._current_loss_scale, self._scale._num_good_steps
-        return {"iterations": self._counter, "scale": scale, "good_steps": good_steps}
-
-
-FAMILIES: dict[str, Callable[[str], Any]] = {
-    "legacy": lambda api: TfKeras(tf_keras.optimizers.legacy.SGD, api, {"experimental_aggregate_gradients": False}),
-    "new": lambda api: TfKeras(tf_keras.optimizers.SGD, api, {"skip_gradients_aggregation": True}),
-    "keras3": lambda api: Keras3(api, is_own_way=False),
-    "keras3_apply": lambda api: Keras3(api, is_own_way=True),
-    "v1": V1,
-}
-
 
 class Training:
     """A model, its optimizer, and what was seen of them after each step."""
@@ -123,7 +37,7 @@ class Training:
     def __init__(self, family: str, loop: str, api: str) -> None:
         self._strategy = tf.distribute.get_strategy()
         self._loop = loop
-        self.host = FAMILIES[family](api)
+        self.host = Optimizer(family, api)
         layers = self.host.keras.layers
         if loop == "fit":
             half, cast = layers.Dense(OUTPUTS, use_bias=False, dtype="mixed_float16"), layers.Activation("linear")

@@ -76,11 +76,11 @@ def on_servers(family: str, folder: pathlib.Path, task: Named) -> None:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
-        host = parameter_server_training.TRAINED[family]("mpls")
+        training = parameter_server_training.Training(family, "mpls")
 
     @tf.function
     def step(factor: Any) -> None:
-        strategy.run(host.step, args=(factor,))
+        strategy.run(training.step, args=(factor,))
 
     def take(number: int) -> None:
         coordinator.schedule(step, args=(tf.constant(parameter_server_training.STEPS[number], tf.float32),))
@@ -88,9 +88,9 @@ def on_servers(family: str, folder: pathlib.Path, task: Named) -> None:
 
     def variables() -> Named:
         # Slots are made in the first step, and restored then.
-        return {name: value.numpy() for name, value in host.variables().items() if value is not None}
+        return {name: value.numpy() for name, value in training.variables().items()}
 
-    train(host, variables, take, folder / "saved")
+    train(training, variables, take, folder / "saved")
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ SCALES = ((8, 1), (16, 0), (8, 0), (8, 1), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1
 APPLIED = (0, 1, 3, 8, 9, 10)
 SKIPPED = (2, 4, 5, 6, 7, 11)
 
-TRAINED = (("v1",), ("keras3",))
+TRAINED = (("v1",), ("keras3_apply",))
 REFUSED = (("legacy",), ("new",))
 
 
 @once
 def cluster() -> Messages:
     names = [f"{name} {api}" for (name,) in TRAINED for api in ("mpls", "bare")]
-    names += ["keras3 original"]
+    names += ["keras3_apply original"]
     names += [f"{name} {api}" for (name,) in REFUSED for api in ("mpls", "original")]
     jobs = {"chief": 1, "worker": 1, "ps": 1}
     return launch("parameter_server_training.py", jobs, *names, serving=("worker", "ps"))
@@ -66,7 +66,7 @@ class TrainedTest(unittest.TestCase):
         self.assertEqual([step["iterations"] for step in bare], [1, 2, 3, 4, 5, 6])
 
     def test_the_original_of_keras_3_passes_the_floor(self) -> None:
-        scales = [step["scale"] for step in said("keras3 original")["steps"]]
+        scales = [step["scale"] for step in said("keras3_apply original")["steps"]]
         self.assertEqual(scales[6:8], [1, 0.5])
 
 

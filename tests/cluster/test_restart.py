@@ -75,7 +75,7 @@ class Job:
 
 CASES = [
     *(("workers", family, task) for family, task in (("new", "worker:1"), ("keras3", "worker:0"), ("v1", "worker:1"))),
-    *(("servers", family, "ps:0") for family in ("v1", "keras3")),
+    *(("servers", family, "ps:0") for family in ("v1", "keras3_apply")),
 ]
 
 
