@@ -30,7 +30,7 @@ from mpls.program.files import BROKEN, MAX_BYTES_OF_RUN, Folder, parse
 from mpls.program.objects import MEMBERS_OF_LOSS_SCALES, Value
 from mpls.program.programs import Reading, Tree
 from mpls.program.tables import Kind, keras_path, kind_of
-from mpls.program.uses import Sign, Use, Where
+from mpls.program.uses import Access, Sign, Use, Where
 
 Options = Mapping[str, bool | int | str]
 
@@ -162,9 +162,20 @@ class Failure:
         """The names of TensorFlow and Keras that the statement uses."""
         return [each for reading in self._readings for each in reading.uses.uses if each.where in self._lines]
 
+    @cached_property
+    def _accesses(self) -> list[Access]:
+        """The attributes of other objects that the statement uses."""
+        return [each for reading in self._readings for each in reading.uses.accesses if each.where in self._lines]
+
     def takes_loss_scale(self) -> bool:
         """Return whether the statement takes a loss scale as the object that it was up to TF 2.3."""
-        return any("loss_scale" in sign.what and sign.where in self._lines for sign in self.signs)
+        if any("loss_scale" in sign.what and sign.where in self._lines for sign in self.signs):
+            return True
+        # Of an object that the source does not show to be an experimental wrapper.
+        wrapper = getattr(sys.modules.get("mpls.experimental"), WRAPPER, None)
+        read = [each for each in self._accesses if each.name in ("loss_scale", "get_config")]
+        owners = [self._value(each.owner) for each in read if each.call is None or not any(each.call[:2])]
+        return wrapper is not None and any(isinstance(each, wrapper) for each in owners)
 
     def makes_old_wrappers(self) -> bool:
         """Return whether the program makes experimental wrappers, which had such objects."""
@@ -222,8 +233,7 @@ class Failure:
         if method == "__init__":
             paths = [keras_path(each.path).split(".") for each in self.uses if each.call is not None]
             return [_followed(sys.modules.get("keras"), each[1:]) for each in paths if len(each) > 1]
-        accesses = [each for reading in self._readings for each in reading.uses.accesses if each.where in self._lines]
-        return [self._value(each.owner) for each in accesses if each.name == method and each.call is not None]
+        return [self._value(each.owner) for each in self._accesses if each.name == method and each.call is not None]
 
     def _value(self, value: Value) -> Any:
         """Return the value of a variable or of an attribute of one; None if it is not known."""

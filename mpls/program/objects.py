@@ -700,6 +700,7 @@ class Named:
     def __init__(self, flows: Iterable[Flow]) -> None:
         self._flows: dict[str, list[Flow]] = {}
         self._known: dict[str, set[Kind]] = {}
+        self._only: dict[tuple[str, Kind], bool] = {}
         for flow in flows:
             self._flows.setdefault(flow.name, []).append(flow)
         self._around = {name for name, found in self._flows.items() if any(each.is_around for each in found)}
@@ -712,9 +713,12 @@ class Named:
             before = sum(map(len, self._known.values()))
             for name, found in self._flows.items():
                 for flow in found:
+                    self._only.clear()
                     self._known.setdefault(name, set()).update(self._given(flow))
             if sum(map(len, self._known.values())) == before:
                 break
+        # What was asked before all names were known.
+        self._only.clear()
 
     def _given(self, flow: Flow) -> Kinds:
         if flow.name.endswith("()") or flow.value.is_call or flow.value.kinds:
@@ -741,7 +745,13 @@ class Named:
         """
         if value.is_call:
             return self.of(value) == {kind}
-        made = [each for each in self._flows.get(value.name, ()) if each.value.is_call]
+        key = value.name, kind
+        if key not in self._only:
+            self._only[key] = self._gets_only(value.name, kind)
+        return self._only[key]
+
+    def _gets_only(self, name: str, kind: Kind) -> bool:
+        made = [each for each in self._flows.get(name, ()) if each.value.is_call]
         # A test for the release may choose between it and one of mpls.
         same = frozenset((kind, Kind.WRAPPER_OF_MPLS) if kind is Kind.PUBLIC_WRAPPER else (kind,))
         found = []

@@ -125,6 +125,13 @@ CASES = {
     "current": Case(OPT + "float(opt.loss_scale._current_loss_scale)", "--as-of 2.3"),
     "current_of_variable": Case(OPT + "scale = opt.loss_scale\nscale._num_good_steps", "--as-of 2.3", chosen=""),
     "period": Case(OPT + "print(opt.loss_scale.increment_period)", "--as-of 2.3"),
+    "called_in_class_of_string": Case(
+        "import importlib, tf_keras\nmp = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n"
+        "class Own(mp.LossScaleOptimizer):\n    def scale(self):\n        return self.loss_scale()\n"
+        "Own(tf_keras.optimizers.legacy.SGD(0.5), 'dynamic').scale()",
+        "--as-of 2.3",
+        chosen="",
+    ),
     "current_in_function": Case(
         OPT + "@tf.function\ndef step():\n    return opt.loss_scale._current_loss_scale\nstep()",
         "--as-of 2.3",
