@@ -88,8 +88,7 @@ class RulesTest(unittest.TestCase):
 
 class TreeTest(unittest.TestCase):
     def test_many_programs_over_one_package_cost_little_more_than_one(self) -> None:
-        made = "opt = tf.keras.mixed_precision.LossScaleOptimizer(x)\n    opt.lr = x.y.z\n"
-        module = TF + "".join(f"def f{n}(x):\n    {made}" for n in range(120))
+        module = TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(x)\nx.opt.lr = x.y.z\n" * 150
         modules = {f"package__m{n}": module for n in range(15)}
         scripts = {f"run{n}": "from package import " + ", ".join(f"m{k}" for k in range(15)) for n in range(20)}
         with program(package__INIT="", **modules, **scripts):
