@@ -464,6 +464,32 @@ comparisons whose result for any release since TF 1.13 is another than that of t
     look=_comparisons,
 )
 
+_SAME = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
+
+
+def _types(analysis: Analysis) -> Found:
+    for node, _, region in analysis.survey.nodes[ast.Compare]:
+        sides = (node.left, node.comparators[0])
+        if len(node.ops) > 1 or not isinstance(node.ops[0], _SAME):
+            continue
+        for asked, cls in (sides, sides[::-1]):
+            is_type = isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name) and asked.func.id == "type"
+            if is_type and analysis.objects.is_wrapper_class(cls, region):
+                yield Finding(
+                    node, f"{ast.unparse(asked)} of a wrapper is a subclass: write isinstance, or compare its __class__"
+                )
+
+
+TYPES_OF_WRAPPERS = Rule(
+    "types-of-wrappers",
+    """Comparisons of `type(opt)` with the class of a wrapper, or with its direct subclass in the file, are reported.
+
+The class of a wrapper is a subclass for the family of its inner optimizer, so `type(opt) is LossScaleOptimizer` is
+false. `opt.__class__` is the class that the program called.
+""",
+    look=_types,
+)
+
 _CONTRIB_MODULE = "tf.contrib"
 _OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, and nothing has the rest"
 
@@ -555,5 +581,6 @@ RULES: tuple[Rule, ...] = (
     NAMES_IN_STRINGS,
     REMOVED_POLICY_NAMES,
     VERSION_STRINGS,
+    TYPES_OF_WRAPPERS,
     UNKNOWN_MODULES,
 )

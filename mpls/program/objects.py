@@ -75,6 +75,10 @@ class Objects:
         """Return whether an expression in a scope is a wrapper of Keras, or has been an optimizer or None before."""
         return are_wrappers(self.of(node, region))
 
+    def is_wrapper_class(self, node: ast.expr, region: Region) -> bool:
+        """Return whether an expression in a scope is the class of a wrapper of Keras, or its direct subclass."""
+        return are_wrappers(self._of_call(ast.Call(node, [], []), region, 0))
+
     def reads_wrapper(self, read: Member) -> bool:
         """Return whether the object is one that an attribute is read from."""
         return self.is_wrapper(read.owner, read.region)

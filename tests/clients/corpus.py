@@ -136,12 +136,14 @@ UNTOLD = (
     "save_h5_resume",
 )
 
-# What TensorFlow lacks today, whatever the options.
+# What no option brings back.
 CANNOT = {
     # A method of variables.
     "accumulate_graph": "initialized_value",
     # Policies that TensorFlow took out before the API.
     "old_policies": "name must not be one that TensorFlow removed",
+    # The class of a wrapper is a subclass for the family of its optimizer: MIGRATION says so.
+    "sub_type_is": "KeyError: <class '__main__.Logged'>",
 }
 
 __all__ = ["CANNOT", "HINTED", "PROGRAMS", "TF_KERAS", "UNTOLD", "Program"]

@@ -88,7 +88,7 @@ class HintTest(_Corpus):
 
     @parameterized.expand(CANNOT, name_func=_name)
     @pytest.mark.default_run("one case", rest="full")
-    def test_what_tensorflow_lacks(self, name: str) -> None:
+    def test_what_cannot_run(self, name: str) -> None:
         done = _run(name, *PROGRAMS[name].options)
         self.assertEqual(done.returncode, 1)
         self.assertIn(CANNOT[name], done.stderr)

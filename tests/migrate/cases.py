@@ -145,7 +145,9 @@ WRAPPERS = {
         keras=2,
     ),
     "issubclass of the public wrapper with Keras 2": case(f"{TF_NEW}issubclass(type(opt), {PUBLIC})\n", keras=2),
-    "the type of the public wrapper with Keras 2": case(f"{TF_NEW}type(opt) is {PUBLIC}\n", keras=2),
+    "the type of the public wrapper with Keras 2": case(
+        f"{TF_NEW}type(opt) is {PUBLIC}\n", "types-of-wrappers", keras=2
+    ),
     "a scale of the program's own class": case(
         f"{TF_OLD}class Mine({SCALES}.DynamicLossScale): pass\nopt = {KEPT}(opt, Mine())\n", "loss-scale-classes"
     ),
@@ -372,6 +374,14 @@ MEMBERS = {
     "a gate that is right": case(f"{TF}if tf.__version__ >= '2':\n    pass\n"),
     "another package's version": case("import numpy as np\nif np.__version__ < '1.4.0':\n    pass\n"),
     "an equal version": case(f"{TF}if tf.__version__ == '2.4.0':\n    pass\n"),
+    "the type of a subclass": case(
+        f"{TF_OLD}class Mine({KEPT}):\n    pass\nif type(opt) is Mine or {KEPT} == type(opt):\n    pass\n",
+        *("types-of-wrappers",) * 2,
+    ),
+    "the type of another object": case(
+        f"{TF_OLD}class Mine(dict):\n    pass\nf({KEPT})\nif type(opt) is Mine or type(opt) is dict:\n    pass\n",
+        "experimental-wrapper",
+    ),
     "a name in a string": case(
         "import importlib\nm = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n",
         "names-in-strings",
@@ -514,7 +524,9 @@ RELEASES = {
         "opt = mpls.experimental.LossScaleOptimizer(optimizer, 'dynamic')\nloss = opt.get_scaled_loss(loss)\n"
         "print(opt.loss_scale«()→»)\n",
     ),
-    "the class is compared": case(f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt) is {KEPT})\n"),
+    "the class is compared": case(
+        f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt) is {KEPT})\n", "types-of-wrappers"
+    ),
     "the class is among several": case(
         f"{TF_OLD}opt = {KEPT}(optimizer, 8«→, skip_counts_step=True»)\nprint(type(opt) in (int, {KEPT}))\n",
         as_of="2.4",
