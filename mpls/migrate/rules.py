@@ -330,9 +330,25 @@ def _strings(analysis: Analysis) -> Found:
         function = analysis.text.source(call.func)
         what = f"{function} asks for {path}, which is gone"
         if function == "hasattr":
-            yield Finding(call, f"{what}: it is False today, and the other branch runs", Outcome.NOTED)
+            kind = Outcome.NOTED if _scales_otherwise(call, analysis) else Outcome.LEFT
+            yield Finding(call, f"{what}: it is False today, and the other branch runs", kind)
         else:
             yield Finding(call, f"{what}: {_advice(path)}")
+
+
+_SCALING = re.compile(r"\b(mixed_precision|LossScaleOptimizer|\w*[pP]olicy)\b")
+
+
+def _scales_otherwise(asked: ast.Call, analysis: Analysis) -> bool:
+    """Return whether the branch that runs if a call of `hasattr` returns False has names of mixed precision too."""
+    for node in ast.walk(analysis.text.tree):
+        if isinstance(node, ast.If | ast.IfExp) and any(each is asked for each in ast.walk(node.test)):
+            is_denied = isinstance(node.test, ast.UnaryOp) and node.test.operand is asked
+            branch = node.body if is_denied else node.orelse
+            return any(
+                _SCALING.search(ast.unparse(each)) for each in (branch if isinstance(branch, list) else [branch])
+            )
+    return False
 
 
 _INSTALLS = re.compile(r"\s*[!%].*\binstall\b")

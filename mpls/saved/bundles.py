@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,11 +45,14 @@ _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TRAILER = 5
 
+# The start and the length of a slice in each dimension; the length -1 stands for the whole dimension.
+Extents = Sequence[tuple[int, int]]
+
 
 class Entry(NamedTuple):
     """The index entry of a tensor; `crc` is the masked CRC-32C of its bytes.
 
-    A partitioned variable has no bytes of its own, but slices, whose keys start with a zero byte.
+    A partitioned variable has no bytes of its own, but slices, each of which is saved under a key of its own.
     """
 
     dtype: int
@@ -58,7 +61,7 @@ class Entry(NamedTuple):
     offset: int
     size: int
     crc: int
-    is_partitioned: bool
+    slices: Sequence[Extents]
 
 
 class Bundle:
@@ -77,8 +80,9 @@ class Bundle:
             table = _read_table(memoryview(content))
             self._shards = _number_of_shards(table.pop(b"", b""))
             found = {key: _entry(value) for key, value in table.items()}
+            self._slices = {key: each for key, each in found.items() if key.startswith(b"\0")}
             self.entries: dict[str, Entry] = {
-                key.decode("utf-8"): each for key, each in found.items() if not key.startswith(b"\0")
+                key.decode("utf-8"): each for key, each in found.items() if key not in self._slices
             }
         self._sizes: dict[int, int] = {}
         self._check_places(found)
@@ -87,7 +91,7 @@ class Bundle:
         """Refuse tensors that end after their data file, or that are together larger than it."""
         used: dict[int, int] = {}
         for raw, entry in entries.items():
-            if entry.is_partitioned:
+            if entry.slices:
                 continue
             key = raw.decode("utf-8", "backslashreplace")
             path = self._require_place(key, entry)
@@ -134,9 +138,8 @@ class Bundle:
         """
         entry = self._require(key)
         dtype = self._dtype(key, entry)
-        if entry.is_partitioned:
-            advice = "Restore it by tf.compat.v1.train.Saver, and save it without a partitioner"
-            raise broken(self.path, key, "be in one piece, as mpls reads it", "a partitioned variable", advice)
+        if entry.slices:
+            return self._sliced(key, entry, dtype)
         if math.prod(entry.shape) * dtype.itemsize != entry.size:
             declared = f"{entry.size} bytes for shape {entry.shape} of dtype {dtype}"
             raise broken(self.path, key, "have as many bytes as its shape needs", declared)
@@ -170,6 +173,27 @@ class Bundle:
         if masked_crc32c(*chunks) != entry.crc:
             raise broken(self.path, key, f"have the checksum {entry.crc:#010x}", f"{masked_crc32c(*chunks):#010x}")
 
+    def _sliced(self, key: str, entry: Entry, dtype: Any) -> Any:
+        with reading_foreign_bytes(self.path, key, "be whole in all its slices"):
+            parts = [self._slices[_slice_key(key, extents)] for extents in entry.slices]
+            # The slices, which are in the data files, are as large as the tensor that is made.
+            if sum(part.size for part in parts) != math.prod(entry.shape) * dtype.itemsize:
+                raise ValueError("they are not the whole tensor")
+            result, is_there = np.zeros(entry.shape, dtype), np.zeros(entry.shape, bool)
+            for extents, part in zip(entry.slices, parts, strict=True):
+                place = _place_of(extents, entry.shape)
+                size = result[place].shape
+                if (part.dtype, part.shape, part.size) != (entry.dtype, size, math.prod(size) * dtype.itemsize):
+                    raise ValueError("one is of another dtype or shape")
+                if is_there[place].any():
+                    raise ValueError("two of them overlap")
+                is_there[place] = True
+                content = self._content(key, part)
+                if masked_crc32c(content) != part.crc:
+                    raise ValueError("one has another checksum")
+                result[place] = np.frombuffer(content, dtype).reshape(size)
+        return result
+
 
 def _number_of_shards(content: bytes | memoryview) -> int:
     header = parse("BundleHeader", content)
@@ -197,8 +221,49 @@ def _entry(content: memoryview) -> Entry:
         message.offset,
         message.size,
         message.crc32c,
-        bool(message.slices),
+        [_extents_of(each) for each in message.slices],
     )
+
+
+def _extents_of(message: Any) -> Extents:
+    """Return the slice that a message describes."""
+    return [(each.start, each.length if each.HasField("length") else -1) for each in message.extent]
+
+
+def _place_of(extents: Extents, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the index of a slice in a tensor of a shape.
+
+    Raises:
+        ValueError: the slice is of another rank, or not inside the tensor.
+    """
+    places = []
+    for (start, length), side in zip(extents, shape, strict=True):
+        stop = side if length == -1 else start + length
+        if not 0 <= start <= stop <= side:
+            raise ValueError(f"a slice ends at {stop} of {side}")
+        places.append(slice(start, stop))
+    return tuple(places)
+
+
+def _slice_key(name: str, extents: Extents) -> bytes:
+    """Return the key of a slice: name and numbers in TensorFlow's OrderedCode, whose bytes sort as the values do."""
+    text = name.encode("utf-8").replace(b"\xff", b"\xff\1").replace(b"\0", b"\0\xff").replace(b"\xff\1", b"\xff\0")
+    key = b"\0" + text + b"\0\1" + _number(len(extents))
+    return key + b"".join(_signed(start) + _signed(length) for start, length in extents)
+
+
+def _number(value: int) -> bytes:
+    size = -(-value.bit_length() // 8)
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _signed(value: int) -> bytes:
+    """Return a signed number in OrderedCode: the count of leading ones, or zeros if negative, tells its length."""
+    size = 1
+    while not -(1 << 7 * size - 1) <= value < 1 << 7 * size - 1:
+        size += 1
+    mark = ((1 << size) - 1) << 7 * size
+    return ((value % (1 << 8 * size)) ^ mark).to_bytes(size, "big")
 
 
 def _read_varint(data: memoryview | bytes, position: int) -> tuple[int, int]:

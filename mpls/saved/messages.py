@@ -13,9 +13,11 @@ from typing import Any
 _MESSAGES = """
 BundleHeader: num_shards=1 int32; endianness=2 int32
 BundleEntry: dtype=1 int32; shape=2 Shape; shard_id=3 int32; offset=4 int64; size=5 int64; crc32c=6 fixed32;
-    slices=7 *Other
+    slices=7 *Slice
 Shape: dim=2 *Dimension; unknown_rank=3 bool
 Dimension: size=1 int64
+Slice: extent=1 *Extent
+Extent: start=1 int64; has_length.length=2 int64
 
 ObjectGraph: nodes=1 *Object
 Object: children=1 *Child; attributes=2 *Value; slot_variables=3 *SlotVariable

@@ -64,6 +64,9 @@ from mpls.saved.plain_numbers import growth_steps_of_config
 _ROOT = "the config"
 # Entries of an optimizer's config that are not hyperparameters.
 _NO_HYPERPARAMETERS = ("name", *FAMILY_MARKS)
+# What the config of a wrapper has, and that of no other optimizer with an inner one.
+_SCALE_KEYS = frozenset((*SETTINGS, LOSS_SCALE))
+_OF_WRAPPERS = frozenset((*INNER_KEYS, LOSS_SCALE, *SETTINGS, *SCALE_OPTIONS, *STEP_OPTIONS, "name", *BASE_ARGUMENTS))
 
 
 def value_at(content: Any, keys: Iterable[str]) -> Any:
@@ -91,12 +94,21 @@ def read_optimizer(path: str, key: str, config: Any, family: Family | None = Non
         if _base_name(name) in WRAPPERS:
             settings = _dict(path, _at(key, "config"), content.get("config"))
             return _read_wrapper(path, key, _at(key, "config"), settings, _base_name(name), family)
+        if _is_wrappers(content.get("config")):
+            # Of a subclass of the user's, which may have settings of its own.
+            settings = {each: value for each, value in content["config"].items() if each in _OF_WRAPPERS}
+            return _read_wrapper(path, key, _at(key, "config"), settings, None, family)
         return _read_bare(path, key, content, family, is_keras_3=None)
     if INNER_KEYS[0] in content or LOSS_SCALE in content:
         return _read_wrapper(path, key, key, content, None, family)
     if "learning_rate" not in content:
         raise broken(path, key or _ROOT, "be a config of an optimizer", _some_keys(content), FROM_WRITER)
     return _read_bare(path, key, {"class_name": content.get("name"), "config": content}, family, is_keras_3=None)
+
+
+def _is_wrappers(settings: Any) -> bool:
+    """Return whether settings are those of a wrapper, and not of another class that holds an optimizer."""
+    return isinstance(settings, dict) and inner_key(settings) in settings and not _SCALE_KEYS.isdisjoint(settings)
 
 
 def _read_wrapper(

@@ -388,7 +388,15 @@ MEMBERS = {
     ),
     "a name that is there, in a string": case("f = tf_any('keras.mixed_precision.set_global_policy')\n"),
     "another word in a string": case("log('mixed_precision is on', 'mixed_precision.yaml')\n"),
-    "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n"),
+    "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n", "names-in-strings"),
+    "a guard without another branch": case(f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\n", "names-in-strings"),
+    "a guard that is denied": case(f"{TF}if not hasattr({KERAS}, 'experimental'):\n    Policy = None\n"),
+    "a guard with nothing in its place": case(
+        f"{TF}LSO = f() if hasattr({KERAS}, 'experimental') else None\n", "names-in-strings"
+    ),
+    "a guard with another branch": case(
+        f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\nelse:\n    f({KERAS}.Policy)\n"
+    ),
     "a module of __import__": case(
         "tf = __import__('tensorflow')\ns = tf.train.experimental.DynamicLossScale()\n", "unknown-modules"
     ),
@@ -504,6 +512,7 @@ RELEASES = {
     "a gate by hasattr": as_of_2_3(
         f"{TF_NEW}opt = {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n"
         f"if hasattr({KERAS}, 'experimental'):\n    print(opt.get_config())\n",
+        "names-in-strings",
     ),
     "a use above the imports": as_of_2_3(
         f"def f():\n    return {NEW}(optimizer, «'dynamic'→dynamic=True, skip_counts_step=True»)\n{TF_NEW}"

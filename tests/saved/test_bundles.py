@@ -73,9 +73,42 @@ class BundleTest(unittest.TestCase):
             session.run(v1.global_variables_initializer())
             session.run(train)
             v1.train.Saver().save(session, self.prefix, write_meta_graph=False)
-        self.assertEqual(Bundle(self.prefix).shape("kernel"), (7, 2))
-        with self.assertRaisesRegex(SavedStateError, "kernel/Momentum must be in one piece.*without a partitioner"):
+        self.assertTrue(Bundle(self.prefix).entries["kernel"].slices)
+        (optimizer,) = read(self.prefix).optimizers
+        (variable,) = optimizer.variables
+        wanted = tf.train.load_checkpoint(self.prefix).get_tensor("kernel/Momentum")
+        np.testing.assert_array_equal(variable.slots["momentum"], wanted)
+        data = next(self.folder.glob("ckpt.data*"))
+        data.write_bytes(b"\0" * data.stat().st_size)
+        with self.assertRaisesRegex(SavedStateError, "kernel/Momentum must be whole in all its slices"):
             read(self.prefix)
+
+    def test_slices_that_overlap(self) -> None:
+        """They have as many numbers together as the tensor, but not all of its places."""
+        slices = [np.zeros(2, np.float32), np.ones(2, np.float32)]
+        names = ["kernel/Momentum"] * 2
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            for places, is_whole in ((["4 0,2", "4 2,2"], True), (["4 0,2", "4 1,2"], False)):
+                save = tf.raw_ops.SaveV2(
+                    prefix=self.prefix, tensor_names=names, shape_and_slices=places, tensors=slices
+                )
+                session.run(save)
+                if is_whole:
+                    np.testing.assert_array_equal(Bundle(self.prefix).tensor(names[0]), [0, 0, 1, 1])
+        with self.assertRaisesRegex(
+            SavedStateError, "kernel/Momentum must be whole in all its slices.*two of them over"
+        ):
+            Bundle(self.prefix).tensor(names[0])
+
+    def test_keys_of_slices_have_numbers_of_every_length(self) -> None:
+        sides, name = [63, 64, 8191, 8192, 1 << 20, 1 << 21], "a\0b"
+        for side in sides:
+            with self.subTest(side=side), tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                parts = [f"{2 * side} {start},{side}" for start in (0, side)]
+                values = [tf.range(start, start + side, dtype=tf.int32) for start in (0, side)]
+                session.run(tf.raw_ops.SaveV2(prefix=self.prefix, tensor_names=[name] * 2, shape_and_slices=parts,
+                                              tensors=values))  # fmt: skip
+                np.testing.assert_array_equal(Bundle(self.prefix).tensor(name), np.arange(2 * side))
 
     def test_checksums(self) -> None:
         # The check value of CRC-32C, masked.

@@ -233,6 +233,35 @@ class InspectTest(unittest.TestCase):
         self.assertNotIn("by mpls.keras.load_model", out)
         self.assertIn("by mpls.convert_state", out)
 
+    @parameterized.expand(
+        [(keras,), (tf_keras,)], name_func=lambda function, number, case: f"{function.__name__}_{number}"
+    )
+    def test_a_wrapper_of_a_users_class(self, framework: Any) -> None:
+        """It is told by its settings, as other classes too have an optimizer in their config."""
+
+        class Mine(mpls.keras.LossScaleOptimizer):
+            def get_config(self) -> dict[str, Any]:
+                return {**super().get_config(), "interval": 3}
+
+        for options in ({"initial_scale": 64.0}, {"dynamic": False, "initial_scale": 16.0}):
+            model = framework.Sequential([framework.layers.Input((2,)), framework.layers.Dense(1)])
+            model.compile(Mine(framework.optimizers.Adam(0.1), **options), "mse")
+            model.fit(np.ones((4, 2), np.float32), np.ones((4, 1)), verbose=0)
+            for suffix in ("keras", "h5"):
+                path = str(self.folder / f"model.{suffix}")
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
+                    mpls.keras.save_model(model, path, overwrite=True)
+                (optimizer,) = describe(path)["optimizers"]
+                found = optimizer["algorithm"], optimizer["loss_scale"]["scale"], optimizer["slots"]["variables"]
+                self.assertEqual(found, ("Adam", options["initial_scale"], 2))
+        other = {
+            "class_name": "Lookahead",
+            "config": {"optimizer": {"class_name": "SGD", "config": {}}, "learning_rate": 0.1},
+        }
+        (self.folder / "config.json").write_text(json.dumps(other))
+        self.assertIsNone(describe(str(self.folder / "config.json"))["optimizers"][0]["loss_scale"])
+
     def test_what_load_model_loads(self) -> None:
         paths = [path_of(folder) for folder in ARTEFACTS]
         found = {path: describe(path) for path in paths}
