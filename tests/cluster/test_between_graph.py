@@ -113,7 +113,8 @@ class AheadTest(unittest.TestCase):
             self.assertFalse(worker["is_stuck"])
             # One that is not waited for may be some steps behind when the other ends.
             self.assertGreaterEqual(max(step["global_step"] for step in worker["steps"]), 6)
-        self.assertGreaterEqual(max(worker["steps"][-1]["global_step"] for worker in said(cluster(), case)), 12)
+        # The chief may see that the twelfth step was taken, and end, before the other worker has read it.
+        self.assertGreaterEqual(max(worker["steps"][-1]["global_step"] for worker in said(cluster(), case)), 11)
 
     @parameterized.expand(AHEAD)
     def test_weights_and_scale_stay_sound(self, case: str) -> None:

@@ -35,7 +35,7 @@ lines: tuple[str, ...] = report.left_out + report.differences
 steps: int | None = report.iterations
 assert steps == int(keras3_adam.iterations) == 1
 keras3_adam = mpls.keras.LossScaleOptimizer(keras.optimizers.Adam(0.1), initial_scale=64)
-mpls.convert_state(path, keras3_adam, {"slope": kernel}, key="opt")
+mpls.convert_state(path, keras3_adam, {"slope": kernel}, key="optimizer")
 assert isinstance(mpls.v1.FixedLossScale(1), mpls.experimental.LossScale)
 assert mpls.contrib.FixedLossScaleManager(8)
 
