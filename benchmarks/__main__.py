@@ -122,7 +122,7 @@ def _options(families: list[str], seconds: float, builds: int) -> Iterator[Row]:
     for family in families:
         for mode, name in STEPS:
             samples = pooled([measure_options(name, family, mode, seconds, turn) for turn in range(builds)])
-            row = report.row_of(f"{family}/{mode}/{name}", Samples(samples.cpu_seconds))
+            row = report.row_of(f"{family}/{mode}/{name}", Samples(samples.cpu_seconds, samples.cpu_seconds))
             bare = row["seconds"][BARE][0]
             shares = (f"{100 * row['overhead'][each] / bare:.1f}" for each in names)
             _print_line([row["name"], f"{1e3 * bare:.3f}", *shares])
