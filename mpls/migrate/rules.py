@@ -484,13 +484,13 @@ _SAME = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)
 
 
 def _types(analysis: Analysis) -> Found:
+    types = {call for call, _ in analysis.survey.calls_of("type")}
     for node, _, region in analysis.survey.nodes[ast.Compare]:
         sides = (node.left, node.comparators[0])
         if len(node.ops) > 1 or not isinstance(node.ops[0], _SAME):
             continue
         for asked, cls in (sides, sides[::-1]):
-            is_type = isinstance(asked, ast.Call) and isinstance(asked.func, ast.Name) and asked.func.id == "type"
-            if is_type and analysis.objects.is_wrapper_class(cls, region):
+            if asked in types and analysis.objects.is_wrapper_class(cls, region):
                 yield Finding(
                     node, f"{ast.unparse(asked)} of a wrapper is a subclass: write isinstance, or compare its __class__"
                 )
