@@ -3,7 +3,8 @@
 Usage: restarted_training.py STRATEGY FAMILY FOLDER, with the cluster and the task in `TF_CONFIG`.
 
 The strategies are `workers`, two that take each step together, and `servers`, a chief with a worker and a parameter
-server. Who trains says what it sees after each step, and first of all in what it has restored.
+server. Who trains says what it sees after each step, and first of all in what it has restored. At the step that the
+file `waits` in the folder names, it waits until the file is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Named = Mapping[str, Any]
 
 def train(host: Any, variables: Callable[[], Named], take: Callable[[int], None], folder: pathlib.Path) -> None:
     """Restore what was saved last, and take the steps that are left."""
-    done = tf.Variable(0, trainable=False, dtype=tf.int64)
+    done, waits = tf.Variable(0, trainable=False, dtype=tf.int64), folder.parent / "waits"
     checkpoint = tf.train.Checkpoint(
         done=done, **{name: value for name, value in vars(host).items() if is_saved(value)}
     )
@@ -40,6 +41,8 @@ def train(host: Any, variables: Callable[[], Named], take: Callable[[int], None]
     while True:
         seen = {name: [float(each).hex() for each in np.ravel(value)] for name, value in variables().items()}
         print(json.dumps({"step": int(done), **seen}), flush=True)
+        while waits.exists() and waits.read_text() == str(int(done)):
+            time.sleep(PAUSE)
         if int(done) == STEPS:
             break
         take(int(done))

@@ -1,4 +1,7 @@
-"""A cluster of which one process is killed: the others end with an error of TensorFlow, and the same job goes on."""
+"""A cluster of which one process is killed, and the same job, which goes on from what it has saved.
+
+The others end with an error of TensorFlow. The coordinator of parameter servers waits for another worker instead.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from .launcher import CLUSTER, FOLDER, environment
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.programs
 
 TASKS = {"workers": ("worker:0", "worker:1"), "servers": ("chief:0", "worker:0", "ps:0")}
 STEPS = 8
@@ -34,21 +37,27 @@ class Job:
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
     @contextlib.contextmanager
-    def running(self, life: str) -> Iterator[Job]:
+    def running(self, life: str) -> Iterator[Callable[[str], None]]:
+        """Start all processes; yield a function that starts one of them anew, at the same address."""
         ports = CLUSTER.free_ports(len(self._tasks))
         cluster: dict[str, list[str]] = {}
         for task, port in zip(self._tasks, ports, strict=True):
             cluster.setdefault(task.job, []).append(f"127.0.0.1:{port}")
         with contextlib.ExitStack() as stack:
-            for task in self._tasks:
+
+            def start(name: str) -> None:
+                task = CLUSTER.Task.parse(name)
                 config = json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
                 variables = {**os.environ, **environment(), "TF_CONFIG": config}
                 files = [stack.enter_context(self._file(life, task, end).open("w")) for end in ("out", "err")]
                 process = subprocess.Popen(self._command, env=variables, stdout=files[0], stderr=files[1], text=True)
                 stack.callback(process.wait)
                 stack.callback(process.kill)
-                self.processes[str(task)] = process
-            yield self
+                self.processes[name] = process
+
+            for task in self._tasks:
+                start(str(task))
+            yield start
 
     def _file(self, life: str, task: Any, end: str) -> pathlib.Path:
         return self._folder / f"{life}.{task.job}.{task.index}.{end}"
@@ -79,17 +88,11 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strategy", "family", "killed"), CASES)
 def test_a_killed_process(strategy: str, family: str, killed: str, tmp_path: pathlib.Path) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
-    job = Job(strategy, family, whole)
-    with job.running("only"):
-        assert job.end_of_first() == 0, job.errors("only")
-    expected = {state["step"]: state for state in job.seen("only")}
-    assert len(expected) == STEPS + 1
-    job = Job(strategy, family, broken)
+    expected = _uninterrupted(strategy, family, tmp_path)
+    job = Job(strategy, family, tmp_path)
     with job.running("first"):
         job.wait_for("first", 4)
         job.processes[killed].kill()
@@ -100,6 +103,38 @@ def test_a_killed_process(strategy: str, family: str, killed: str, tmp_path: pat
     with job.running("second"):
         assert job.end_of_first() == 0, job.errors("second")
     _check(expected, job.seen("first"), job.seen("second"))
+
+
+@pytest.mark.parametrize("family", ["v1", "keras3_apply"])
+@pytest.mark.default_run("one case", rest="full")
+def test_a_killed_worker_of_a_parameter_server(family: str, tmp_path: pathlib.Path) -> None:
+    """Killed between two steps, it is replaced; killed in a step, what it has done of the step is lost."""
+    expected = _uninterrupted("servers", family, tmp_path)
+    waits = tmp_path / "waits"
+    waits.write_text("4")
+    job = Job("servers", family, tmp_path)
+    with job.running("first") as start:
+        job.wait_for("first", 5)
+        job.processes["worker:0"].kill()
+        start("worker:0")
+        waits.unlink()
+        job.wait_for("first", 7)
+        job.processes["worker:0"].kill()
+    with job.running("second"):
+        assert job.end_of_first() == 0, job.errors("second")
+    _check(expected, job.seen("first"), job.seen("second"))
+
+
+def _uninterrupted(strategy: str, family: str, folder: pathlib.Path) -> dict[int, Any]:
+    """Return the state after each step of a job of which no process is killed."""
+    whole = folder / "whole"
+    whole.mkdir()
+    job = Job(strategy, family, whole)
+    with job.running("only"):
+        assert job.end_of_first() == 0, job.errors("only")
+    expected = {state["step"]: state for state in job.seen("only")}
+    assert len(expected) == STEPS + 1
+    return expected
 
 
 def _check(expected: dict[int, Any], first: Sequence[Any], second: Sequence[Any]) -> None:
