@@ -1,11 +1,17 @@
-"""Programs as people wrote them, unmodified, by `mpls run`, beside what each release of their time printed.
+"""Programs as people wrote them, unmodified, by `mpls run`, beside what the releases of their time printed.
 
-Each run is an interpreter of its own. `test_corpus.py` runs each program once; here `-m long` takes every release, with
-either generation of Keras. Some programs are traps: what an alias that looks right computes wrong, without any error.
+Each run is an interpreter of its own, without an option: what it does not choose by itself, `mpls run` names on
+standard error, and with it the second try has to succeed. The counts are in docs/comparison.md. `-m long` runs the
+scripts beside every release, with either generation of Keras.
 """
 
 from __future__ import annotations
 
+import collections
+import json
+import re
+import subprocess
+import sys
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -13,72 +19,140 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from .running import KERAS, RELEASES, differences, printed, recorded, run, today
+from tests.processes import PACKAGE_ROOT, python_path
 
-pytestmark = pytest.mark.programs
+from .comparing import differences, differences_from_record, differences_of_lines
+from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
+from .record import HERE, RELEASES, environment, path_of, releases_of
 
-LEGACY = "`keras.optimizers.legacy` is not supported in Keras 3"
-REMOVED_POLICY = "Policy: name must not be one that TensorFlow removed; got 'infer_float32_vars' (str)"
-
-# (script, Keras) -> how it ends. Most of their inner optimizers are of a kind that Keras 3 does not have.
-CANNOT = {
-    # A subclass of the optimizers of Keras 2, with its own _resource_apply_dense.
-    ("electra_checkpoint", "keras 3"): LEGACY,
-    ("speech_synthesis", "keras 3"): LEGACY,
-    # Applied to some variables first and to others later; Keras 3 wants to know all of them at the start.
-    ("recommender_twice", "keras 3"): LEGACY,
-    # An optimizer of TF 1 in model.compile.
-    ("compiled_graph_optimizer", "keras 3"): "Could not interpret optimizer identifier",
-    # Policies that were gone before the API was.
-    ("old_policies", "keras 3"): REMOVED_POLICY,
-    ("old_policies", "tf_keras"): REMOVED_POLICY,
-    # Keras 3 loads no optimizer that goes on training from H5, its own SGD neither.
-    ("saved_model", "keras 3"): "Cond.call()",
-}
-
-ALL = [
+FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
+KERAS = {"keras 3": "0", "tf_keras": "1"}
+# They need optimizers and files that Keras 3 does not have.
+NOT_ON_KERAS_3 = (
+    "compiled_graph_optimizer",
+    "electra_checkpoint",
+    "recommender_twice",
+    "saved_model",
+    "speech_synthesis",
+)
+ON_EITHER_KERAS = [
     (name, release, keras)
-    for name, releases in sorted(RELEASES.items())
-    for release in releases
+    for name in sorted(RELEASES.keys() - CANNOT)
+    for release in RELEASES[name]
     for keras in KERAS
-    if (name, keras) not in CANNOT
+    if not (keras == "keras 3" and name in NOT_ON_KERAS_3)
 ]
+
+
+def run(name: str, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    words = " ".join(options).split()
+    command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
+    kept = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
+    settings = {**kept, "PYTHONPATH": python_path(PACKAGE_ROOT), **settings}
+    return subprocess.run(command, env=settings, capture_output=True, text=True, cwd=path_of(name).parent)
 
 
 def _name(function: Callable[..., None], number: str, case: Any) -> str:
     return "_".join([function.__name__, *map(str, case.args)]).replace(" ", "_").replace(".", "_")
 
 
+def fails(name: str, done: subprocess.CompletedProcess[str]) -> bool:
+    return bool(done.returncode or differences_from_record(name, done.stdout, PROGRAMS[name].releases[0]))
+
+
+@pytest.mark.programs
 class ClientsTest(unittest.TestCase):
-    @parameterized.expand(ALL, name_func=_name)
-    @pytest.mark.default_run("each value", by=lambda name, release, keras: (keras,), rest="long")
-    def test_as_recorded(self, name: str, release: str, keras: str) -> None:
-        found = differences(printed(name, keras, "--as-of", release), today(recorded(name, release)))
-        self.assertFalse(found, "\n".join(["", *found]))
+    def succeeds(self, name: str, *options: str, release: str = "", **settings: str) -> None:
+        done = run(name, *options, **settings)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr[-4000:]}")
+        found = differences_from_record(name, done.stdout, release or PROGRAMS[name].releases[0])
+        self.assertFalse(found, "\n".join(["", *found, done.stderr[-1000:]]))
+
+    @parameterized.expand(FIRST, name_func=_name)
+    @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].options, PROGRAMS[name].folder), rest="full")
+    def test_the_first_try(self, name: str) -> None:
+        self.succeeds(name)
+
+    @parameterized.expand(HINTED, name_func=_name)
+    def test_the_hint_is_followed(self, name: str) -> None:
+        first = run(name)
+        self.assertTrue(fails(name, first), "it needs no hint any more")
+        self.assertIn(HINTED[name], first.stderr)
+        self.succeeds(name, HINTED[name])
+
+    @parameterized.expand(UNTOLD, name_func=_name)
+    @pytest.mark.default_run("one case", rest="full")
+    def test_what_nothing_tells(self, name: str) -> None:
+        first = run(name)
+        self.assertTrue(fails(name, first), "something tells it now")
+        named = [option for option in PROGRAMS[name].options if option in first.stderr]
+        self.assertNotEqual(named, list(PROGRAMS[name].options))
+        self.succeeds(name, *PROGRAMS[name].options)
 
     @parameterized.expand(CANNOT, name_func=_name)
-    @pytest.mark.default_run("one case", rest="long")
-    def test_cannot_run(self, name: str, keras: str) -> None:
-        done = run(name, keras, "--as-of", RELEASES[name][-1])
+    @pytest.mark.default_run("one case", rest="full")
+    def test_what_cannot_run(self, name: str) -> None:
+        done = run(name, *PROGRAMS[name].options)
         self.assertEqual(done.returncode, 1)
-        self.assertIn(CANNOT[name, keras], done.stderr)
-        self.assertIn(f"{name}.py", done.stderr)
+        self.assertIn(CANNOT[name], done.stderr)
 
-    @pytest.mark.long
-    def test_a_name_that_keras_3_gave_to_another_class(self) -> None:
-        # It still works, so it is replaced only when asked for; this client needs it.
-        done = run("both_generations", "keras 3", replace_existing=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("'LossScaleOptimizer' object has no attribute 'get_scaled_loss'", done.stderr)
+    @parameterized.expand(ON_EITHER_KERAS, name_func=_name)
+    @pytest.mark.default_run("each value", by=lambda name, release, keras: (keras,), rest="long")
+    def test_every_release_on_either_keras(self, name: str, release: str, keras: str) -> None:
+        options = [option for option in PROGRAMS[name].options if option in ("--v1", "--contrib")]
+        # It needs a name that Keras 3 has too, for another class.
+        options += ["--replace-existing"] if (name, keras) == ("both_generations", "keras 3") else []
+        self.succeeds(name, *options, "--as-of", release, release=release, TF_USE_LEGACY_KERAS=KERAS[keras])
 
 
-class EvidenceTest(unittest.TestCase):
-    """The evidence is whole, and the comparison can fail."""
+class CountsTest(unittest.TestCase):
+    def test_the_comparison_has_them(self) -> None:
+        counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
+        for name, program in PROGRAMS.items():
+            outcome = 1 if name in FIRST else 2 if name in HINTED else 3
+            for style in (program.style, "all"):
+                counts[style][0] += 1
+                counts[style][outcome] += 1
+        text = (HERE.parents[1] / "docs" / "comparison.md").read_text()
+        section = text.partition("\n| style |")[2].partition("\n\n")[0]
+        rows = dict(re.findall(r"^\| ([^|]+) \| ([\d| ]+) \|$", section, re.MULTILINE))
+        self.assertEqual({style: [int(cell) for cell in cells.split("|")] for style, cells in rows.items()}, counts)
 
-    def test_every_sequence_but_one_has_a_skipped_or_a_ruinous_step(self) -> None:
-        for name in RELEASES:
-            lines = recorded(name, RELEASES[name][-1])
-            self.assertTrue(any("inf" in str(line.get("step")) for line in lines), name)
+    def test_every_program_is_recorded(self) -> None:
+        for folder in ("programs", "scripts"):
+            there = {path.stem for path in (HERE / folder).glob("*.py")}
+            self.assertEqual({name for name, program in PROGRAMS.items() if program.folder == folder}, there)
+        for name, program in PROGRAMS.items():
+            data = json.loads((HERE / "data" / f"{name}.json").read_text())
+            self.assertEqual(tuple(data), releases_of(name))
+            self.assertIn(program.releases[0], data)
+            self.assertTrue(all(len(lines) >= 2 for lines in data.values()), name)
+        self.assertEqual({path.stem for path in (HERE / "data").glob("*.json")}, set(PROGRAMS))
+
+
+class ComparingTest(unittest.TestCase):
+    """The comparison can fail."""
+
+    @parameterized.expand(
+        [
+            ("step 1 loss 0.5001 scale 16384", "step 1 loss 0.5002 scale 16384", True),
+            ("step 1 loss 0.5001 scale 16384", "step 1 loss 0.5004 scale 16384", False),
+            ("step 1 loss 0.5001 scale 16384", "step 1 loss 0.5001 scale 8192", False),
+            ("step 1 loss nan", "step 1 loss nan", True),
+            ("step 1 loss inf", "step 1 loss nan", False),
+            ("w [0.30000001192092896]", "w [0.30000000000000004]", True),
+            ("class LossScaleOptimizerV1", "class LossScaleOptimizerV3", False),
+            ("loss 1.25e-05", "loss 1.26e-05", True),
+            ("loss 1.25e-05", "loss 1.25e-04", False),
+        ]
+    )
+    def test_of_words(self, one: str, other: str, is_same: bool) -> None:
+        self.assertEqual(not differences([one], [other], 1e-5), is_same)
+        self.assertEqual(differences([one], [one, one], 1e-5), ["1 lines for 2"])
+
+    def test_the_tolerance(self) -> None:
+        self.assertEqual(differences(["loss 100.0000"], ["loss 100.0100"], 1e-3), [])
+        self.assertTrue(differences(["loss 100.0000"], ["loss 100.0100"], 1e-5))
 
     @parameterized.expand(
         [
@@ -90,9 +164,9 @@ class EvidenceTest(unittest.TestCase):
             ("seen", {"seen": "more"}),
         ]
     )
-    def test_the_comparison_sees(self, key: str, change: dict[str, object]) -> None:
+    def test_of_lines_of_json(self, key: str, change: dict[str, object]) -> None:
         line = {"step": 1.0, "scale": 8.0, "iterations": 2, "weights": [1.0, 2.0]}
-        self.assertEqual(differences([line], [{**line, "weights": [1.0 + 1e-8, 2.0]}]), [])
-        (found,) = differences([{**line, **change}], [line])
+        self.assertEqual(differences_of_lines([line], [{**line, "weights": [1.0 + 1e-8, 2.0]}]), [])
+        (found,) = differences_of_lines([{**line, **change}], [line])
         self.assertIn(f"line 0 {key}: ", found)
-        self.assertEqual(differences([line, line], [line]), ["2 lines for 1"])
+        self.assertEqual(differences_of_lines([line, line], [line]), ["2 lines for 1"])

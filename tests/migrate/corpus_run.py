@@ -15,10 +15,9 @@ import subprocess
 import sys
 import tempfile
 
-from tests.clients import running
-from tests.clients.comparing import differences
+from tests.clients.comparing import differences_from_record
 from tests.clients.corpus import PROGRAMS
-from tests.clients.record import HERE, environment, lines_of, path_of
+from tests.clients.record import HERE, environment, path_of
 from tests.processes import PACKAGE_ROOT, Forks, python_path
 
 ROOT = HERE.parents[1]
@@ -57,6 +56,7 @@ def migrate(folder: pathlib.Path, name: str, tool: str) -> bool:
 def outcome(name: str, tool: str) -> str:
     """Return what a program does today: "same" as recorded, "reported" as left, "differs" or "fails"."""
     program = PROGRAMS[name]
+    release = program.releases[0]
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary) / program.folder
         shutil.copytree(path_of(name).parent, folder)
@@ -71,16 +71,8 @@ def outcome(name: str, tool: str) -> str:
         settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": keras}
         command = (str(LAUNCHER), *switches, "--", str(folder / f"{name}.py"))
         done = FORKS[keras].run(*command, folder=folder, environment=settings)
-    found = ["fails"] if done.returncode else ["differs"] * bool(_differences(name, done.stdout))
+    found = ["fails"] if done.returncode else ["differs"] * bool(differences_from_record(name, done.stdout, release))
     return SAME if not found else "reported" if is_left else found[0]
-
-
-def _differences(name: str, stdout: str) -> list[str]:
-    program = PROGRAMS[name]
-    recorded = json.loads((HERE / "data" / f"{name}.json").read_text())[program.releases[0]]
-    if program.folder == "scripts":
-        return running.differences(lines_of(stdout), running.today(recorded))
-    return differences(stdout.splitlines(), recorded, program.tolerance)
 
 
 def recorded() -> dict[str, dict[str, str]]:
