@@ -48,12 +48,6 @@ class ScaleLossTest(unittest.TestCase):
             self.assertEqual((scaled.dtype, scaled.shape), (dtype, loss.shape))
             np.testing.assert_array_equal(numbers(scaled), 1024 * np.array(value))
 
-    @parameterized.expand(FLOATS_BY_NAME)
-    def test_a_callable_gives_a_callable(self, name: str, dtype: Any) -> None:
-        scaled = scale_loss(lambda: tf.constant(1.5, dtype), tf.constant(1024.0))
-        self.assertTrue(callable(scaled))
-        self.assertEqual((scaled().dtype, float(scaled())), (dtype, 1536.0))
-
     def test_the_scale_is_asked_for_late_and_told_the_dtype(self) -> None:
         asked: list[Any] = []
 
