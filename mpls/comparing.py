@@ -54,7 +54,6 @@ class TracedVariable(NamedTuple):
 
     name: str
     shape: tuple[int | None, ...]
-    dtype: str
 
 
 class TracedWrapper(NamedTuple):
@@ -62,13 +61,12 @@ class TracedWrapper(NamedTuple):
 
     Attributes:
         class_name: the name of its class.
-        optimizer: the name of the class that it wraps.
-        framework: `tensorflow`, `keras` or `tf_keras`, which that class is of or derives from; empty for another.
+        framework: `tensorflow`, `keras` or `tf_keras`, which the class that it wraps is of or derives from; empty for
+            another.
         variables: those that were measured, in order.
     """
 
     class_name: str
-    optimizer: str
     framework: str
     variables: tuple[TracedVariable, ...]
 
@@ -200,8 +198,8 @@ def _traced_wrapper(about: Mapping[str, Any]) -> TracedWrapper:
     variables = []
     for each in about["variables"]:
         shape = tuple(None if size is None else int(size) for size in each["shape"])
-        variables.append(TracedVariable(str(each["name"]), shape, str(each["dtype"])))
-    return TracedWrapper(str(about["class"]), str(about["optimizer"]), str(about["framework"]), tuple(variables))
+        variables.append(TracedVariable(str(each["name"]), shape))
+    return TracedWrapper(str(about["class"]), str(about["framework"]), tuple(variables))
 
 
 def _traced_step(row: Mapping[str, Any], wrappers: tuple[TracedWrapper, ...]) -> TracedStep:
@@ -468,15 +466,6 @@ class Explanation(NamedTuple):
     text: str
 
 
-_ENDED = Explanation(
-    "proof",
-    "A program that ended in an error took fewer steps: mend it, and record it again.",
-)
-_OTHER_SETTINGS = Explanation(
-    "proof",
-    "The runs begin with other scales or counts: the settings of the loss scale differ, or one went on from a "
-    "checkpoint.",
-)
 _UNSEEDED = Explanation(
     "proof",
     "They differ at once, and were not recorded with one seed: random weights or data differ between such runs. "
@@ -513,10 +502,8 @@ _OTHER_RELEASES = Explanation(
 def explanations(comparison: Comparison) -> list[Explanation]:
     """Return what may explain the first difference, the likeliest first, and not more than two."""
     old, new, first = comparison.old, comparison.new, comparison.first
-    if first is None:
+    if first is None or first.step is None:
         return []
-    if first.step is None:
-        return [_ENDED] if old.ended_by or new.ended_by else []
     found = _of_the_beginning(old, new, first) if first.at == 0 else []
     if first.quantity == "variables":
         was_skipped = any(not step.old.applied and not step.new.applied for step in comparison.steps[: first.at])
@@ -531,20 +518,13 @@ def explanations(comparison: Comparison) -> list[Explanation]:
 
 
 def _of_the_beginning(old: Trace, new: Trace, first: Difference) -> list[Explanation]:
-    if first.quantity in ("scale", "counter"):
-        return [_OTHER_SETTINGS]
     if first.quantity not in ("loss", "gradients", "nonfinite", "variables"):
         return []
-    if _are_unseeded(old, new):
-        return [_UNSEEDED]
-    return [_OTHER_START] if _differs_much(first) else []
-
-
-def _are_unseeded(old: Trace, new: Trace) -> bool:
-    """Return whether two runs of one release were not recorded with one seed."""
     releases = {tuple(str(trace.environment.get("tensorflow")).split(".")[:2]) for trace in (old, new)}
     seeds = [trace.settings.get("seed") for trace in (old, new)]
-    return len(releases) == 1 and (None in seeds or seeds[0] != seeds[1])
+    if len(releases) == 1 and (None in seeds or seeds[0] != seeds[1]):
+        return [_UNSEEDED]
+    return [_OTHER_START] if _differs_much(first) else []
 
 
 def _differs_much(first: Difference) -> bool:

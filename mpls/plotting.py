@@ -10,15 +10,15 @@ import math
 import os
 import pathlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from mpls.comparing import Trace, is_trace, read_trace
-from mpls.errors import ArgumentValueError, MissingFileError, MissingPackageError, MplsError, printable
+from mpls.errors import MissingFileError, MissingPackageError, MplsError, printable
 from mpls.formats.training_history import LOSS, SCALE, SKIPPED, STEP
 
-__all__ = ["CannotPlotError", "Course", "UnreadableCourseError", "plot", "plot_traces", "read_course"]
+__all__ = ["CannotPlotError", "Course", "UnreadableCourseError", "plot", "read_course"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -45,54 +45,21 @@ def plot(path: str, out: str, *, force: bool = False) -> str:
         MissingPackageError: matplotlib is not installed.
         OSError: a file cannot be read or written.
     """
-    target = _target(out, force=force)
-    course = read_course(path)
-    image = io.BytesIO()
-    _draw([course], None, image, target.suffix[1:].lower())
-    _write(image, target, force=force)
-    return printable(f"{course.summary()}: {out}")
-
-
-def plot_traces(old: Trace, new: Trace, first: int | None, out: str, *, force: bool = False) -> str:
-    """Draw two traces in one image.
-
-    Args:
-        old: the one.
-        new: the other.
-        first: the first step in which they differ; None if there is none.
-        out: the image, `.png`, `.svg` or `.pdf`.
-        force: whether an existing file is replaced.
-
-    Returns:
-        One sentence that says what was drawn.
-
-    Raises:
-        CannotPlotError: `out` exists already, or has another suffix.
-        MissingPackageError: matplotlib is not installed.
-        OSError: a file cannot be written.
-    """
-    target = _target(out, force=force)
-    image = io.BytesIO()
-    _draw([_course_of_trace(old), _course_of_trace(new)], first, image, target.suffix[1:].lower())
-    _write(image, target, force=force)
-    return printable(f"both are drawn in {out}")
-
-
-def _target(out: str, *, force: bool) -> pathlib.Path:
     target = pathlib.Path(out)
     if target.suffix.lower() not in _SUFFIXES:
         raise CannotPlotError(f"{printable(out)} must end in {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}")
+    exists = CannotPlotError(f"{printable(out)} exists already; choose another name, or replace it with --force")
     if not force and os.path.lexists(target):
-        raise CannotPlotError(f"{printable(out)} exists already; choose another name, or replace it with --force")
-    return target
-
-
-def _write(image: io.BytesIO, target: pathlib.Path, *, force: bool) -> None:
+        raise exists
+    course = read_course(path)
+    image = io.BytesIO()
+    _draw(course, image, target.suffix[1:].lower())
     try:
         with target.open("wb" if force else "xb") as file:
             file.write(image.getvalue())
     except FileExistsError:
-        raise CannotPlotError(f"{printable(str(target))} exists already; replace it with --force") from None
+        raise exists from None
+    return printable(f"{course.summary()}: {out}")
 
 
 def read_course(path: str) -> Course:
@@ -296,95 +263,38 @@ def _text(path: pathlib.Path) -> str:
 # Drawing with matplotlib.
 
 # Told apart also by the colour-blind, and in print by their shapes.
-_BLUE, _ORANGE, _BLACK, _PINK, _YELLOW = "#0072b2", "#d55e00", "#333333", "#cc79a7", "#e69f00"
+_BLUE, _ORANGE, _BLACK, _PINK = "#0072b2", "#d55e00", "#333333", "#cc79a7"
 _MOST_MARKED = 40
-_LONGEST_TITLE = 50
 
 
-class _Style(NamedTuple):
-    """How the lines of a training are drawn, and what they are called."""
-
-    scale: str
-    loss: str
-    color_of_scale: str
-    color_of_marks: str
-    color_of_loss: str
-    width: float
-
-
-def _styles(courses: Sequence[Course]) -> list[_Style]:
-    if len(courses) == 1:
-        return [_Style("loss scale", "training loss", _BLUE, _ORANGE, _BLACK, 2.0)]
-    titles = [printable(course.title).replace("$", r"\$") for course in courses]
-    names = [f"{which}: {title}" for which, title in zip(("old", "new"), titles, strict=True)]
-    # The new run is thinner, so that the old one shows beside it where both are the same.
-    colors_and_widths = ((_YELLOW, 4.0), (_BLUE, 1.6))
-    return [
-        _Style(name, name, color, color, color, width)
-        for name, (color, width) in zip(names, colors_and_widths, strict=True)
-    ]
-
-
-def _draw(courses: Sequence[Course], first: int | None, file: BinaryIO, image_format: str) -> None:
-    """Draw loss scales and skipped steps of one or two trainings, and below them the losses if there are any.
+def _draw(course: Course, file: BinaryIO, image_format: str) -> None:
+    """Draw loss scale and skipped steps of a training, and below them the loss if there is any.
 
     Args:
-        courses: what was recorded; the old training before the new one.
-        first: the first step in which two differ; None if there is none.
+        course: what was recorded.
         file: gets the image.
         image_format: `'png'`, `'svg'` or `'pdf'`.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    has_loss = any(course.loss or course.bad_loss for course in courses)
-    figure = _figure_of(" and ".join(course.title for course in courses), 2 if has_loss else 1)
-    panels = list(figure.subplots(2 if has_loss else 1, 1, sharex=True, squeeze=False)[:, 0])
-    for course, style in zip(courses, _styles(courses), strict=True):
-        _draw_scale(panels[0], course, style)
-        if has_loss:
-            _draw_loss(panels[1], course, style)
-    if first is not None:
-        panels[0].axvline(first, color=_PINK, linestyle="--", linewidth=1.4, label=f"first difference: step {first}")
-    scales = [math.log2(scale) for course in courses for _, scale in course.scale if scale > 0]
-    low, high = min(scales), max(scales)
-    panels[0].set_yscale("log", base=2)
-    # Room for at least two ticks, and above for the legend.
-    panels[0].set_ylim(2 ** (low - 1 - 0.05 * (high - low)), 2 ** (high + 1 + 0.35 * max(2.0, high - low)))
-    panels[0].set_ylabel("loss scale (factor)", fontsize=12)
-    panels[0].legend(loc="upper left", ncols=2, frameon=False, fontsize=11)
-    if has_loss:
-        _finish_losses(panels[1], courses)
-    _finish(figure, panels, courses[0].label, file, image_format)
-
-
-def _figure_of(title: str, panels: int) -> Any:
-    """Return a figure for this number of panels, one below the other.
-
-    Raises:
-        MissingPackageError: matplotlib is not installed.
-        ArgumentValueError: it refuses its own settings.
-    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         raise MissingPackageError(
             "drawing needs matplotlib, which is not installed; install it with: pip install 'mpls[plot]'"
         ) from None
-    except ValueError as error:
-        reason = printable(str(error).partition("\n")[0])
-        raise ArgumentValueError(f"matplotlib refuses its settings, such as MPLBACKEND: {reason}") from None
-    figure = Figure(figsize=(8, 2 + 2 * panels), layout="constrained")
+    has_loss = bool(course.loss or course.bad_loss)
+    number = 2 if has_loss else 1
+    figure = Figure(figsize=(8, 2 + 2 * number), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(f"Loss scale of {_shortened(printable(title))}", fontsize=14, parse_math=False)
-    return figure
-
-
-def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_format: str) -> None:
-    """Give panels their style, and write the figure."""
-    from matplotlib.ticker import MaxNLocator
-
+    figure.suptitle(f"Loss scale of {printable(course.title)}", fontsize=14, parse_math=False)
+    panels = list(figure.subplots(number, 1, sharex=True, squeeze=False)[:, 0])
+    _draw_scale(panels[0], course)
+    if has_loss:
+        _draw_loss(panels[1], course)
     for axes in panels:
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
@@ -392,7 +302,7 @@ def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_fo
         axes.tick_params(labelsize=11)
         axes.margins(x=0.02)
     figure.align_ylabels()
-    panels[-1].set_xlabel(label, fontsize=12)
+    panels[-1].set_xlabel(course.label, fontsize=12)
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     with warnings.catch_warnings():
         # The font lacks some scripts, in which names of files are: there it draws boxes.
@@ -400,46 +310,41 @@ def _finish(figure: Any, panels: list[Any], label: str, file: BinaryIO, image_fo
         figure.savefig(file, format=image_format, dpi=150)
 
 
-def _draw_scale(axes: Any, course: Course, style: _Style) -> None:
+def _draw_scale(axes: Any, course: Course) -> None:
     steps, scales = _columns([point for point in course.scale if point[1] > 0])
     # A scale stays until the next reading.
-    line = {"color": style.color_of_scale, "linewidth": style.width, "label": style.scale}
-    axes.step(steps, scales, where="post", **line, **_dots(steps))
+    axes.step(steps, scales, where="post", color=_BLUE, linewidth=2, label="loss scale", **_dots(steps))
     marks, meaning = course.marks()
     if marks:
         label = f"{meaning} ({course.skipped[-1][1]:.12g} in all)" if course.skipped else meaning
         shape = {"markersize": 9, "markeredgecolor": "white"} if len(marks) <= _MOST_MARKED else {"markersize": 5}
-        axes.plot(*_columns(marks), linestyle="", marker="v", color=style.color_of_marks, label=label, **shape)
+        axes.plot(*_columns(marks), linestyle="", marker="v", color=_ORANGE, label=label, **shape)
+    low, high = math.log2(min(scales)), math.log2(max(scales))
+    axes.set_yscale("log", base=2)
+    # Room for at least two ticks, and above for the legend.
+    axes.set_ylim(2 ** (low - 1 - 0.05 * (high - low)), 2 ** (high + 1 + 0.35 * max(2.0, high - low)))
+    axes.set_ylabel("loss scale (factor)", fontsize=12)
+    axes.legend(loc="upper left", ncols=2, frameon=False, fontsize=11)
 
 
-def _draw_loss(axes: Any, course: Course, style: _Style) -> None:
+def _draw_loss(axes: Any, course: Course) -> None:
     # The line breaks where there is no number.
     steps, losses = _columns(sorted([*course.loss, *((step, math.nan) for step in course.bad_loss)]))
-    if course.loss:
-        line = {"color": style.color_of_loss, "linewidth": style.width, "label": style.loss}
-        axes.plot(steps, losses, **line, **_dots(steps))
+    finite = [value for _, value in course.loss]
+    if finite:
+        axes.plot(steps, losses, color=_BLACK, linewidth=2, label="training loss", **_dots(steps))
+        if min(finite) > 0 and max(finite) > 20 * min(finite):
+            axes.set_yscale("log")
+    else:
+        # Numbers on the axis would be of no loss.
+        axes.set_yticks([])
     if course.bad_loss:
         at_the_bottom = axes.get_xaxis_transform()
         label = f"not finite ({len(course.bad_loss)} times)"
         places = (course.bad_loss, [0.06] * len(course.bad_loss))
         axes.plot(*places, transform=at_the_bottom, linestyle="", marker="X", markersize=8, color=_PINK, label=label)
-
-
-def _finish_losses(axes: Any, courses: Sequence[Course]) -> None:
-    finite = [value for course in courses for _, value in course.loss]
-    if not finite:
-        # Numbers on the axis would be of no loss.
-        axes.set_yticks([])
-    elif min(finite) > 0 and max(finite) > 20 * min(finite):
-        axes.set_yscale("log")
     axes.set_ylabel("loss", fontsize=12)
     axes.legend(loc="upper right", ncols=2, frameon=False, fontsize=11)
-
-
-def _shortened(title: str) -> str:
-    """Return a title that fits: its beginning and its end."""
-    half = _LONGEST_TITLE // 2
-    return title if len(title) <= _LONGEST_TITLE else f"{title[:half]}\u2026{title[-half:]}"
 
 
 def _columns(points: Points) -> tuple[list[float], list[float]]:

@@ -109,19 +109,15 @@ def _begin_program(settings: Mapping[str, Any], program: Mapping[str, Any]) -> N
 
 
 def _record(trace: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    from mpls.tracing import CannotTraceError, TracingSession, begun_trace
+    from mpls.tracing import CannotTraceError, TracingSession
 
     try:
-        writer = begun_trace(trace["path"], trace["program"], trace)
+        session = TracingSession(trace["path"], trace["program"], trace, "mpls trace")
     except CannotTraceError as error:
         _stop(f"mpls trace: {printable(str(error))}. See mpls trace --help")
-    session = TracingSession(writer, trace, "mpls trace")
     session.begin()
-    process = os.getpid()
 
     def end() -> None:
-        if os.getpid() != process:
-            return
         error = getattr(sys, "last_value", None)
         try:
             session.end(None if error is None else type(error).__name__, settings)

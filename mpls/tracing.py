@@ -8,7 +8,6 @@ mpls, and annotations that Python 3.6 does not know are texts. `mpls compare` co
 """
 
 import argparse
-import contextlib
 import fnmatch
 import functools
 import json
@@ -172,36 +171,22 @@ class TraceWriter:
         Raises:
             CannotTraceError: meanwhile there is another such file, or this one cannot be written any more.
         """
-        with self._writing():
+        try:
             self._file.write("\n],\n" + _members(tail) + "\n}\n")
             self._file.close()
-            self._put_in_place()
+            if self._force or not os.path.lexists(self._place):
+                os.replace(self.part, self._place)
+                return
+            reason = "exists by now"
+        except OSError as error:
+            reason = f"cannot be written: {error.strerror}"
+        raise CannotTraceError(f"{self.path} {reason}; what was recorded was put into {self.part}")
 
     def discard(self) -> None:
         """Write nothing after all."""
         self._file.close()
         if os.path.exists(self.part):
             os.remove(self.part)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Any:
-        try:
-            yield
-        except FileExistsError:
-            raise CannotTraceError(f"{self.path} exists by now; {self._where_it_is()}") from None
-        except OSError as error:
-            reason = f"{self.path} cannot be written: {error.strerror}"
-            raise CannotTraceError(f"{reason}; {self._where_it_is()}") from None
-
-    def _put_in_place(self) -> None:
-        if not self._force and os.path.lexists(self._place):
-            raise FileExistsError
-        os.replace(self.part, self._place)
-
-    def _where_it_is(self) -> str:
-        if os.path.exists(self.part):
-            return f"what was recorded is in {self.part}"
-        return f"what was recorded is lost, as {self.part} was deleted"
 
 
 def plain_number(value: Any) -> Any:
@@ -315,21 +300,15 @@ class StepRecorder:
         """Whether steps are recorded: in the process that began it, not in its forks."""
         return os.getpid() == self._process
 
-    def series_of(self, wrapper: Any, variables: "list[Any]", about: Any) -> Series:
-        """Return the series of a wrapper.
-
-        Args:
-            wrapper: the optimizer.
-            variables: its variables.
-            about: returns what the trace says of it and them.
-        """
+    def series_of(self, wrapper: Any, variables: "list[Any]") -> Series:
+        """Return the series of a wrapper with these variables."""
         key = (id(wrapper), tuple(map(id, variables)))
         with self._lock:
             # Another object may have the number of one that is gone.
             found, series = self._known.get(key, (None, None))
             if found is not None and found() is wrapper:
                 return series  # type: ignore[no-any-return]
-            told = about()
+            told = dict(about_wrapper(wrapper), variables=[about_variable(each) for each in variables])
             for found, series in self._known.values():
                 if found() is wrapper and series.told == told:
                     break
@@ -451,6 +430,29 @@ def _value(held: Any) -> Any:
 # The gradients and variables of a step: what they are called, how they are read, and which are measured together.
 
 
+def about_wrapper(wrapper: Any) -> Any:
+    """Return what a trace says of a wrapper."""
+    inner = _inner_of(wrapper)
+    return {"class": type(wrapper).__name__, "optimizer": type(inner).__name__, "framework": _framework(inner)}
+
+
+def _inner_of(wrapper: Any) -> Any:
+    for name in ("_optimizer", "_opt", "inner_optimizer"):
+        inner = vars(wrapper).get(name)
+        if inner is not None:
+            return inner
+    return None
+
+
+def _framework(optimizer: Any) -> str:
+    """Return the package that an optimizer is of, or its nearest base class; empty if there is none."""
+    packages = [
+        owner.__module__.split(".")[0].replace("tensorflow_core", "tensorflow") for owner in type(optimizer).__mro__
+    ]
+    found = [package for package in packages if package in ("tensorflow", "tf_keras", "keras")]
+    return found[0] if found else ""
+
+
 def about_variable(variable: Any) -> Any:
     """Return what a trace says of a variable."""
     name = getattr(variable, "path", None) or variable.name
@@ -501,25 +503,22 @@ def stacked(parts: Any, groups: "list[list[int]]", stack: Any) -> "list[Any]":
 _SCOPE = "mpls_trace"
 
 
-class Step:
+class Step(NamedTuple):
     """A step that is about to be taken.
 
     Attributes:
         wrapper: the optimizer that scales the loss.
         pairs: unscaled gradient and variable, a list without gradients that are None.
-        state: returns what reads scale and count, a `ScaleState`.
+        state_of: gets the wrapper, and returns what reads scale and count, a `ScaleState`.
         loss: a scalar tensor, or None.
-        about: returns what the trace says of the wrapper.
         take: takes it, and returns what the wrapper does.
     """
 
-    def __init__(self, wrapper: Any, pairs: Any, state: Any, loss: Any, about: Any, take: Any) -> None:
-        self.wrapper = wrapper
-        self.pairs: "list[tuple[Any, Any]]" = [(grad, variable) for grad, variable in pairs if grad is not None]
-        self.state = state
-        self.loss = loss
-        self.about = about
-        self.take = take
+    wrapper: Any
+    pairs: Any
+    state_of: Any
+    loss: Any
+    take: Any
 
 
 def take_recorded(recorder: StepRecorder, step: Step) -> Any:
@@ -537,9 +536,7 @@ def take_recorded(recorder: StepRecorder, step: Step) -> Any:
         if not _is_first(tf, in_replica):
             return step.take()
     variables = [variable for _, variable in step.pairs]
-    series = recorder.series_of(
-        step.wrapper, variables, lambda: dict(step.about(), variables=[about_variable(each) for each in variables])
-    )
+    series = recorder.series_of(step.wrapper, variables)
     if tf.executing_eagerly():
         return _take_eagerly(tf, recorder, series, step, nonfinite)
     return _take_in_graph(tf, recorder, series, step, nonfinite)
@@ -559,7 +556,7 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
         return step.take()
     import numpy as np
 
-    state = step.state()
+    state = step.state_of(step.wrapper)
     before = numbers_of(state.read())
     result = step.take()
     after = numbers_of(state.read())
@@ -579,7 +576,7 @@ def _to_measure(series: Any, step: Step) -> "list[Any]":
 
 def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
     is_function = tf.get_default_graph().building_function
-    state = step.state()
+    state = step.state_of(step.wrapper)
     # Ops of the program, and variables that are made in a conditional, keep their names.
     with tf.name_scope(_SCOPE):
         before = state.read()
@@ -656,8 +653,9 @@ _FUNCTION_MODULES = (
 )
 # The argument of `tf.function` for XLA, and its name up to TF 2.4.
 _XLA_ARGUMENTS = ("jit_compile", "experimental_compile")
-_V1 = ("compute_gradients",)
-_KERAS = ("get_scaled_loss",)
+# The methods that are replaced, each with the method of `Recording` that makes what stands in for it.
+_V1 = {"apply_gradients": "applying", "compute_gradients": "noting_loss"}
+_KERAS = {"apply_gradients": "applying", "get_scaled_loss": "noting_loss"}
 _OF_TENSORFLOW = (
     # TF 1.14 to 2.21.
     ("python.training.experimental.loss_scale_optimizer", _V1),
@@ -667,31 +665,25 @@ _OF_TENSORFLOW = (
     # TF 1.13 to 1.15.
     ("contrib.mixed_precision.python.loss_scale_optimizer", _V1),
 )
-# The modules of wrappers, and the methods to which they are given a loss. Up to TF 2.0, the sources were in a package
-# of another name.
-_MODULES = dict(
+# The methods of the classes in a module. Up to TF 2.0, TensorFlow's sources were in a package of another name.
+_METHODS = dict(
     [(package + path, methods) for package in ("tensorflow.", "tensorflow_core.") for path, methods in _OF_TENSORFLOW]
     # TF 2.6 to 2.12, 2.13 to 2.15, and tf_keras.
     + [
         (package + "mixed_precision.loss_scale_optimizer", _KERAS)
         for package in ("keras.", "keras.src.", "tf_keras.src.")
     ]
+    + [(name, {"__init__": "without_xla"}) for name in _FUNCTION_MODULES]
 )
-_KERAS_3 = "keras.src.optimizers.loss_scale_optimizer"
+_METHODS["keras.src.optimizers.loss_scale_optimizer"] = {"apply": "applying_keras_3", "scale_loss": "noting_loss"}
+# The gradients that Keras3Adapter gets are unscaled already, whichever calls the program makes.
+_METHODS["mpls.core.wrapper_members"] = {"_noted_loss": "noting_loss"}
+_METHODS["mpls.keras.keras3"] = {"_take_step": "applying"}
+_METHODS["mpls.keras.tf_keras_family"] = _METHODS["mpls.v1.optimizer"] = {"apply_gradients": "applying"}
 _CLASSES = (
-    "MixedPrecisionLossScaleOptimizer",
-    "LossScaleOptimizer",
-    "LossScaleOptimizerV1",
-    "LossScaleOptimizerV3",
+    *("MixedPrecisionLossScaleOptimizer", "LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3"),
+    *("Function", "Counted", "Keras3Adapter", "LegacyAdapter", "NewAdapter", "WrapperMembers"),
 )
-# The modules of mpls with wrappers, each with its classes, their method, and the method of `Recording` for it. The
-# gradients that Keras3Adapter gets are unscaled already, whichever calls the program makes.
-_OWN = {
-    "mpls.core.wrapper_members": (("Counted",), "_noted_loss", "noting_loss"),
-    "mpls.keras.keras3": (("Keras3Adapter",), "_take_step", "applying"),
-    "mpls.keras.tf_keras_family": (("LegacyAdapter", "NewAdapter"), "apply_gradients", "applying"),
-    "mpls.v1.optimizer": (("WrapperMembers",), "apply_gradients", "applying"),
-}
 
 
 class Recording:
@@ -714,7 +706,7 @@ class Recording:
     def begin(self) -> None:
         """Record from now on."""
         for name, module in list(sys.modules.items()):
-            if module is not None and self.waits_for(name):
+            if module is not None and name in _METHODS:
                 self.loaded(name)
         sys.meta_path.insert(0, self._finder)
 
@@ -725,33 +717,13 @@ class Recording:
             setattr(owner, name, method)
         self._replaced.clear()
 
-    def waits_for(self, name: str) -> bool:
-        """Return whether a module has classes that are recorded."""
-        return name in _MODULES or name == _KERAS_3 or name in _FUNCTION_MODULES or name in _OWN
-
     def loaded(self, name: str) -> None:
         """Replace the methods of a module's classes."""
-        module = sys.modules[name]
-        if name in _FUNCTION_MODULES:
-            # TF 1.13 has none.
-            if hasattr(module, "Function"):
-                self.replace(module.Function, "__init__", self._without_xla)
-            return
-        if name in _OWN:
-            class_names, method, way = _OWN[name]
-            for each in class_names:
-                self.replace(getattr(module, each), method, getattr(self, way))
-            return
-        for each in _CLASSES:
-            owner = vars(module).get(each)
-            if isinstance(owner, type):
-                if name == _KERAS_3:
-                    self.replace(owner, "apply", self._applying_keras_3)
-                    self.replace(owner, "scale_loss", self.noting_loss)
-                    continue
-                self.replace(owner, "apply_gradients", self.applying)
-                for method in _MODULES[name]:
-                    self.replace(owner, method, self.noting_loss)
+        for class_name in _CLASSES:
+            owner = vars(sys.modules[name]).get(class_name)
+            for method, way in _METHODS[name].items():
+                if isinstance(owner, type):
+                    self.replace(owner, method, getattr(self, way))
 
     def replace(self, owner: Any, name: str, make: Any) -> None:
         """Replace a method of a class that defines it.
@@ -772,13 +744,11 @@ class Recording:
 
         def apply_gradients(wrapper: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
             pairs = list(grads_and_vars)
-            return self.take(
-                wrapper, pairs, lambda: scale_state_of(wrapper), lambda: method(wrapper, pairs, *args, **kwargs)
-            )
+            return self.take(wrapper, pairs, scale_state_of, lambda: method(wrapper, pairs, *args, **kwargs))
 
         return apply_gradients
 
-    def _applying_keras_3(self, method: Any) -> Any:
+    def applying_keras_3(self, method: Any) -> Any:
         """Return what stands in for the method of Keras 3, which unscales the gradients that it gets."""
 
         def apply(wrapper: Any, grads: Any, trainable_variables: Any = None) -> Any:
@@ -796,13 +766,13 @@ class Recording:
             return self.take(
                 wrapper,
                 list(zip(unscaled, variables)),
-                lambda: scale_state_of_keras_3(wrapper),
+                scale_state_of_keras_3,
                 lambda: method(wrapper, grads, trainable_variables),
             )
 
         return apply
 
-    def _without_xla(self, method: Any) -> Any:
+    def without_xla(self, method: Any) -> Any:
         """Return what stands in for the constructor of a function, without XLA, as XLA cannot call Python."""
 
         def construct(function: Any, python_function: Any, *args: Any, **kwargs: Any) -> None:
@@ -841,50 +811,18 @@ class Recording:
         self._losses[id(wrapper), threading.get_ident()] = loss
         return loss
 
-    def take(self, wrapper: Any, pairs: Any, state: Any, take: Any) -> Any:
-        """Take a step, and record it.
-
-        Args:
-            wrapper: the optimizer.
-            pairs: unscaled gradient and variable, a list.
-            state: returns what reads scale and count.
-            take: takes it.
-
-        Returns:
-            What `take` returns.
-        """
+    def take(self, wrapper: Any, pairs: Any, state_of: Any, take: Any) -> Any:
+        """Take a step, and record it; arguments are attributes of `Step`."""
         # A method of a subclass calls that of its base class, and one wrapper may apply by another.
         loss = self._losses.pop((id(wrapper), threading.get_ident()), None)
         if getattr(self._here, "is_taking", False):
             return take()
         self._here.is_taking = True
         try:
-            step = Step(wrapper, pairs, state, _usable(loss), lambda: _about_wrapper(wrapper), take)
-            return take_recorded(self._recorder, step)
+            given = [(grad, variable) for grad, variable in pairs if grad is not None]
+            return take_recorded(self._recorder, Step(wrapper, given, state_of, _usable(loss), take))
         finally:
             self._here.is_taking = False
-
-
-def _about_wrapper(wrapper: Any) -> Any:
-    inner = _inner_of(wrapper)
-    return {"class": type(wrapper).__name__, "optimizer": type(inner).__name__, "framework": _framework(inner)}
-
-
-def _inner_of(wrapper: Any) -> Any:
-    for name in ("_optimizer", "_opt", "inner_optimizer"):
-        inner = vars(wrapper).get(name)
-        if inner is not None:
-            return inner
-    return None
-
-
-def _framework(optimizer: Any) -> str:
-    """Return the package that an optimizer is of, or its nearest base class; empty if there is none."""
-    packages = [
-        owner.__module__.split(".")[0].replace("tensorflow_core", "tensorflow") for owner in type(optimizer).__mro__
-    ]
-    found = [package for package in packages if package in ("tensorflow", "tf_keras", "keras")]
-    return found[0] if found else ""
 
 
 def _usable(loss: Any) -> Any:
@@ -911,7 +849,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """Return what the other finders do, with a loader that tells of the module."""
-        if not self._recording.waits_for(name):
+        if name not in _METHODS:
             return None
         for finder in sys.meta_path:
             find: Any = None if finder is self else getattr(finder, "find_spec", None)
@@ -938,41 +876,31 @@ SETTINGS = ("every", "steps", "variables", "seed")
 _SEED_BITS = 32
 
 
-def begun_trace(out: str, program: str, options: Any) -> TraceWriter:
-    """Return the writer of a trace that has its head.
+class TracingSession:
+    """Records the program that runs until `end`.
 
     Args:
         out: the trace.
         program: what is run, for the trace.
         options: those of `SETTINGS`, and `force`, by name.
+        prefix: what lines on standard error begin with.
 
     Raises:
         CannotTraceError: the trace cannot be written.
     """
-    kept = {name: options[name] for name in SETTINGS}
-    head = {"format": FORMAT, "version": VERSION, "program": program, "settings": kept}
-    return TraceWriter(out, head, options["force"])
 
-
-class TracingSession:
-    """Records the program that runs until `end`.
-
-    Args:
-        writer: writes the trace.
-        options: those of `SETTINGS`, by name.
-        prefix: what lines on standard error begin with.
-    """
-
-    def __init__(self, writer: TraceWriter, options: Any, prefix: str) -> None:
-        self._writer = writer
+    def __init__(self, out: str, program: str, options: Any, prefix: str) -> None:
+        settings = {name: options[name] for name in SETTINGS}
+        head = {"format": FORMAT, "version": VERSION, "program": program, "settings": settings}
+        self._writer = TraceWriter(out, head, options["force"])
         self._recorder = StepRecorder(self._writer, options["every"], options["steps"], options["variables"])
-        self.recording: Recording = Recording(self._recorder, self.say)
+        self._recording = Recording(self._recorder, self.say)
         self._prefix = prefix
         self._seed = options["seed"]
 
     def begin(self) -> None:
         """Record from now on, and set the seeds."""
-        self.recording.begin()
+        self._recording.begin()
         if self._seed is not None:
             seed_all(self._seed)
 
@@ -988,7 +916,7 @@ class TracingSession:
         """
         if not self._recorder.is_on:
             return 0
-        self.recording.end()
+        self._recording.end()
         if not self._writer.rows:
             self._writer.discard()
             self.say(_why_no_step())
@@ -1103,10 +1031,9 @@ def main(arguments: Any) -> int:
     if not is_module and not os.path.isfile(program[0]):
         parser.error(f"no such script: {program[0]}")
     try:
-        writer = begun_trace(options.out, program[is_module], vars(options))
+        session = TracingSession(options.out, program[is_module], vars(options), _NAME)
     except CannotTraceError as error:
         parser.error(str(error))
-    session = TracingSession(writer, vars(options), _NAME)
     return _recorded(session, program, is_module)
 
 

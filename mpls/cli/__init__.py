@@ -105,14 +105,6 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         comparison = compare(options.old, options.new, options.tolerance)
         show(json_of(comparison) if options.json else text_of(comparison))
-        if options.plot is not None:
-            from mpls.plotting import plot_traces
-
-            first = comparison.first
-            at = None if first is None or first.step is None else first.step.old.step
-            drawn = plot_traces(comparison.old, comparison.new, at, options.plot, force=options.force)
-            if not options.json:
-                show(drawn)
     except (MplsError, OSError) as error:
         _say(f"mpls compare: {printable(str(error))}. See mpls docs proof")
         return USAGE_ERROR

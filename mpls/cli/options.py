@@ -326,8 +326,6 @@ def _add_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="the largest relative difference that counts as rounding; default: 1e-5; with float16 layers use 5e-3",
     )
     compare.add_argument("--json", action="store_true", help="print one JSON object, for machines")
-    compare.add_argument("--plot", metavar="IMAGE", help="draw both: .png, .svg or .pdf; needs matplotlib")
-    compare.add_argument("--force", action="store_true", help="replace an existing image")
 
 
 def _tolerance(text: str) -> float:

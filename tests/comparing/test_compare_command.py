@@ -12,7 +12,6 @@ import sys
 from typing import Any
 
 import pytest
-from matplotlib.image import imread
 
 from mpls.cli import main
 from tests.processes import process_environment
@@ -59,11 +58,10 @@ def test_each_verdict_has_its_sentence_and_status(
     assert (found, err, json.loads(out)["verdict"]) == (status, "", verdict)
 
 
-def test_json_has_the_first_difference_and_why(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
-    status, out, _ = run("compare", *pair, "--json", "--plot", os.fspath(tmp_path / "both.svg"))
+def test_json_has_the_first_difference_and_why(pair: tuple[str, str]) -> None:
+    status, out, _ = run("compare", *pair, "--json")
     found = json.loads(out)
     assert status == 1
-    assert (tmp_path / "both.svg").exists()
     assert (found["steps"], found["steps_with_the_same_bits"], found["tolerance"]) == (6, 3, 1e-5)
     first = found["first_difference"]
     assert 0.09 < first.pop("size") < 0.11
@@ -94,29 +92,13 @@ def test_the_steps_around_are_side_by_side(pair: tuple[str, str]) -> None:
     assert "no" in rows[1]
 
 
-def test_no_tensorflow_is_loaded(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
+def test_no_tensorflow_is_loaded(pair: tuple[str, str]) -> None:
     code = (
         "import sys\nfrom mpls.cli import main\n"
-        f"assert main(['compare', {pair[0]!r}, {pair[1]!r}, '--plot', {os.fspath(tmp_path / 'a.png')!r}]) == 1\n"
+        f"assert main(['compare', {pair[0]!r}, {pair[1]!r}]) == 1\n"
         "assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env=process_environment(needs=["matplotlib"]))
-
-
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-@pytest.mark.default_run("one case")
-def test_both_are_drawn(pair: tuple[str, str], tmp_path: pathlib.Path, suffix: str) -> None:
-    image = tmp_path / f"both.{suffix}"
-    status, out, _ = run("compare", *pair, "--plot", os.fspath(image))
-    assert (status, out.splitlines()[-1]) == (1, f"both are drawn in {image}")
-    assert image.stat().st_size > 5000
-    if suffix == "svg":
-        text = image.read_text()
-        assert all(each in text for each in ("old: old.json", "new: new.json", "first difference: step 4"))
-    if suffix == "png":
-        pixels = imread(image)[..., :3].reshape(-1, 3)
-        for color in ((0.902, 0.624, 0.0), (0.0, 0.447, 0.698), (0.8, 0.475, 0.655)):
-            assert (abs(pixels - color).max(axis=1) < 0.02).sum() > 100
+    subprocess.run([sys.executable, "-c", code], check=True, env=process_environment())
 
 
 def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
@@ -126,17 +108,10 @@ def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path)
     assert out == f"step 1 to 6: loss scale 8 to 16, skipped steps: 1: {image}\n"
 
 
-def about_with(size: float) -> dict[str, Any]:
-    """Return a trace's words on an optimizer with a variable of such a shape."""
-    about: dict[str, Any] = content()["wrappers"][0]
-    return {**about, "variables": [{**about["variables"][0], "shape": [size]}]}
-
-
 BROKEN: dict[str, Any] = {
     "an empty file": "",
     "half of a trace": json.dumps(content())[:900],
     "no JSON": "a,b\n1,2\n",
-    "a list": "[1, 2]",
     "another object": '{"steps": []}',
     "a later version": json.dumps(content(version=2)),
     "no steps": json.dumps({**content(), "steps": None}),
@@ -146,11 +121,7 @@ BROKEN: dict[str, Any] = {
     "a number for a flag": json.dumps(changed(content(), 2, applied=1)),
     "a negative count": json.dumps(changed(content(), 2, nonfinite=-1)),
     "a number beyond float64": json.dumps(changed(content(), 2, scale=10**400)),
-    "a norm beyond float64": json.dumps(changed(content(), 2, gradient_norms=[10**400])),
-    "digits beyond number": json.dumps(content()).replace('"counter": 0', '"counter": 1' + "0" * 5000, 1),
     "a count beyond int64": json.dumps(changed(content(), 2, counter=2**63)),
-    "a step beyond int64": json.dumps(changed(content(), 2, step=10**400)),
-    "a size beyond number": json.dumps({**content(), "wrappers": [about_with(float("inf"))]}),
     "NaN as no JSON has it": json.dumps(changed(content(), 2, loss=float("nan"))),
     "a missing member": json.dumps({name: value for name, value in content().items() if name != "ended_by"}),
     "nested too deeply": "[" * 100_000,
@@ -173,14 +144,13 @@ def test_a_broken_file_is_a_sentence(tmp_path: pathlib.Path, kind: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
 @pytest.mark.parametrize("command", ["plot", "compare"])
-@pytest.mark.parametrize("name", ["pipe.json", "pipe.csv"])
-def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str, name: str) -> None:
+def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str) -> None:
     """In a process of its own, which is stopped if it waits for somebody to write into the pipe."""
     good = written(tmp_path, "good.json", content())
-    os.mkfifo(tmp_path / name)
+    os.mkfifo(tmp_path / "pipe.json")
     others = [good] if command == "compare" else []
     done = subprocess.run(
-        [sys.executable, "-m", "mpls", command, name, *others],
+        [sys.executable, "-m", "mpls", command, "pipe.json", *others],
         cwd=tmp_path,
         env=process_environment(),
         capture_output=True,
@@ -189,23 +159,8 @@ def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str, name: s
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"mpls {command}: {name} is not a regular file. See mpls docs ")
+    assert done.stderr.startswith(f"mpls {command}: pipe.json is not a regular file. See mpls docs ")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_standard_input_that_is_a_file_is_read(tmp_path: pathlib.Path) -> None:
-    good = written(tmp_path, "good.json", content())
-    with open(good, "rb") as file:
-        done = subprocess.run(
-            [sys.executable, "-m", "mpls", "compare", good, "/dev/stdin"],
-            stdin=file,
-            env=process_environment(),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -214,8 +169,6 @@ def test_standard_input_that_is_a_file_is_read(tmp_path: pathlib.Path) -> None:
         (["absent.json"], "there is nothing at absent.json"),
         (["folder"], "folder is not a regular file"),
         (["other.json"], "these are different programs"),
-        (["--plot", "image.jpg"], "image.jpg must end in .png, .svg or .pdf"),
-        (["--plot", "there.png"], "there.png exists already"),
         (["--tolerance", "-1"], "must be a number of at least 0; got '-1'"),
         (["--tolerance", "nan"], "must be a number of at least 0; got 'nan'"),
     ],
@@ -229,19 +182,10 @@ def test_bad_input_is_a_sentence(
     other["wrappers"][0]["variables"][0]["shape"] = [5]
     written(tmp_path, "other.json", other)
     (tmp_path / "folder").mkdir()
-    (tmp_path / "there.png").write_text("a picture")
     positional = ["old.json"] if not arguments[0].startswith("-") else ["old.json", "old.json"]
     status, _, err = run("compare", *positional, *arguments)
     assert status == 2
     assert said in err
-    assert (tmp_path / "there.png").read_text() == "a picture"
-
-
-def test_an_image_is_replaced_if_asked(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
-    image = tmp_path / "there.png"
-    image.write_text("a picture")
-    assert run("compare", *pair, "--plot", os.fspath(image), "--force")[0] == 1
-    assert image.read_bytes().startswith(b"\x89PNG")
 
 
 def test_names_of_files_cannot_control_a_terminal(tmp_path: pathlib.Path) -> None:

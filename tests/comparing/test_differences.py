@@ -58,11 +58,6 @@ def test_each_quantity_is_compared(tmp_path: pathlib.Path, quantity: str, values
     assert "The two differ from step 4 on" in text_of(found)
 
 
-def test_the_first_of_a_step_is_what_the_others_come_of(tmp_path: pathlib.Path) -> None:
-    new = changed(of_today(), 4, applied=False, variable_norms=[9.0, 9.0], variables_digest="x", nonfinite=1)
-    assert compared(tmp_path, content(), new).first.quantity == "nonfinite"
-
-
 @pytest.mark.parametrize("quantity", ["gradient", "variable"])
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize(("times", "differs"), [(0.98, False), (1.02, True)])
@@ -86,23 +81,6 @@ def test_a_part_is_measured_by_the_whole(
         assert found.same_bits == 3
 
 
-def test_the_whole_is_that_of_the_step(tmp_path: pathlib.Path) -> None:
-    """Large gradients of other steps, and weights, excuse nothing."""
-    old = changed(changed(content(), 1, gradient_norms=[1e6, 1e6]), 4, gradient_norms=[1e-4, 0.0])
-    new = changed(changed(of_today(), 1, gradient_norms=[1e6, 1e6]), 4, gradient_norms=[1.001e-4, 0.0])
-    assert compared(tmp_path, old, changed(new, 4, gradients_digest="x")).first.quantity == "gradients"
-
-
-@pytest.mark.parametrize(("tolerance", "differs"), [(0.25, False), (0.2499, True)])
-def test_what_is_as_large_as_the_tolerance_is_rounding(tmp_path: pathlib.Path, tolerance: float, differs: bool) -> None:
-    old = changed(content(), 4, gradient_norms=[4.0, 0.0])
-    new = changed(of_today(), 4, gradient_norms=[3.0, 0.0], gradients_digest="x")
-    assert (compared(tmp_path, old, new, tolerance).verdict == DIFFERENT) is differs
-    assert (compared(tmp_path, new, old, tolerance).verdict == DIFFERENT) is differs
-    old, new = changed(content(), 4, loss=4.0), changed(of_today(), 4, loss=3.0)
-    assert (compared(tmp_path, old, new, tolerance).verdict == DIFFERENT) is differs
-
-
 @pytest.mark.parametrize(("ends_at", "first"), [(0.9e-5, None), (4e-5, 26)])
 def test_a_gradual_drift_differs_from_where_it_exceeds_the_tolerance(
     tmp_path: pathlib.Path, ends_at: float, first: int | None
@@ -124,25 +102,70 @@ def test_a_gradual_drift_differs_from_where_it_exceeds_the_tolerance(
         assert "they agree up to rounding, to 9.9e-06, relatively" in text_of(found)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"scale": 4.0},
-        {"counter": 1},
-        {"applied": False},
-        {"scale_after": 9.0},
-        {"counter_after": 3},
-        {"nonfinite": 1},
-        {"loss": "nan"},
-        {"gradient_norms": ["nan", 0.25], "gradients_digest": "x"},
-        {"variable_norms": [3.5, "inf"], "variables_digest": "x"},
-    ],
-    ids=lambda values: next(iter(values)),
-)
-def test_no_tolerance_excuses_scales_counts_decisions_and_nan(tmp_path: pathlib.Path, values: dict[str, Any]) -> None:
-    found = compared(tmp_path, content(), changed(of_today(), 4, **values), 1e9)
-    assert found.verdict == DIFFERENT
-    assert found.first.step.old.step == 4
+OVERFLOW = {"loss": "nan", "gradient_norms": ["inf", 1.0], "gradients_digest": "x"}
+NAN_SCALE = {"scale": "nan", "scale_after": "nan"}
+# The step that is changed, what the old and the new trace have in it, the tolerance, and the quantity that differs.
+CASES: dict[str, tuple[int, dict[str, Any], dict[str, Any], float, str | None]] = {
+    # No tolerance excuses these.
+    "scale": (4, {}, {"scale": 4.0}, 1e9, "scale"),
+    "counter": (4, {}, {"counter": 1}, 1e9, "counter"),
+    "decision": (4, {}, {"applied": False}, 1e9, "applied"),
+    "scale after": (4, {}, {"scale_after": 9.0}, 1e9, "scale_after"),
+    "counter after": (4, {}, {"counter_after": 3}, 1e9, "counter_after"),
+    "overflow": (4, {}, {"nonfinite": 1}, 1e9, "nonfinite"),
+    "loss that is NaN": (4, {}, {"loss": "nan"}, 1e9, "loss"),
+    "gradient that is NaN": (4, {}, {"gradient_norms": ["nan", 0.25], "gradients_digest": "x"}, 1e9, "gradients"),
+    "weight that is infinite": (4, {}, {"variable_norms": [3.5, "inf"], "variables_digest": "x"}, 1e9, "variables"),
+    # The first of a step is what the others come of.
+    "first": (
+        4,
+        {},
+        {"applied": False, "variable_norms": [9, 9], "variables_digest": "x", "nonfinite": 1},
+        1e-5,
+        "nonfinite",
+    ),
+    # Large weights excuse no difference of small gradients.
+    "whole": (
+        4,
+        {"gradient_norms": [1e-4, 0]},
+        {"gradient_norms": [1.001e-4, 0], "gradients_digest": "x"},
+        1e-5,
+        "gradients",
+    ),
+    "cancelled": (4, {"gradient_norms": [1, 1e-9]}, {"gradient_norms": [1, 3e-9], "gradients_digest": "x"}, 1e-5, None),
+    "as large": (4, {"gradient_norms": [4, 0]}, {"gradient_norms": [3, 0], "gradients_digest": "x"}, 0.25, None),
+    "larger": (4, {"gradient_norms": [4, 0]}, {"gradient_norms": [3, 0], "gradients_digest": "x"}, 0.2499, "gradients"),
+    "largest numbers": (
+        4,
+        {"gradient_norms": [1.5e308, 1.5e308]},
+        {"gradient_norms": [1.5e308, 1.0e308], "gradients_digest": "x"},
+        1e-5,
+        "gradients",
+    ),
+    "loss as large": (4, {"loss": 4}, {"loss": 3}, 0.25, None),
+    "larger loss": (4, {"loss": 4}, {"loss": 3}, 0.2499, "loss"),
+    "same bits": (4, {}, {"variable_norms": [9, 9], "gradient_norms": [9, 9]}, 1e-5, None),
+    # Two numbers that are not finite are the same; beside them, finite parts are compared.
+    "both overflow": (3, {}, {**OVERFLOW, "nonfinite": 1}, 1e-5, None),
+    "finite loss": (3, {}, {"loss": 1.0}, 1e-5, "loss"),
+    "finite part": (3, {}, {**OVERFLOW, "gradient_norms": ["inf", 1.1]}, 1e-5, "gradients"),
+    "close part": (3, {}, {**OVERFLOW, "gradient_norms": ["inf", 1 + 0.9e-5]}, 1e-5, None),
+    "scales that are NaN": (4, NAN_SCALE, NAN_SCALE, 1e-5, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_counts_as_a_difference(tmp_path: pathlib.Path, case: str) -> None:
+    step, old, new, tolerance, quantity = CASES[case]
+    one, other = changed(content(), step, **old), changed(of_today(), step, **new)
+    for found in (compared(tmp_path, one, other, tolerance), compared(tmp_path, other, one, tolerance)):
+        assert (found.verdict == DIFFERENT) is (quantity is not None)
+        assert found.first is None or (found.first.quantity, found.first.step.old.step) == (quantity, step)
+
+
+def test_other_numbers_of_elements_that_overflow_are_told(tmp_path: pathlib.Path) -> None:
+    found = compared(tmp_path, content(), changed(of_today(), 3, nonfinite=1))
+    assert "the numbers of non-finite elements differ" in text_of(found)
 
 
 def test_the_same_bits_with_another_loss_are_the_same_up_to_rounding(tmp_path: pathlib.Path) -> None:
@@ -166,47 +189,6 @@ def test_a_real_training_is_the_same_up_to_rounding() -> None:
     step = found.steps[8]
     sizes = [abs(a / b - 1) for a, b in zip(step.old.gradient_norms, step.new.gradient_norms, strict=True)]
     assert max(sizes) > 1e-5
-
-
-def test_the_same_bits_do_not_differ_whatever_the_norms(tmp_path: pathlib.Path) -> None:
-    new = changed(of_today(), 4, variable_norms=[9.0, 9.0], gradient_norms=[9.0, 9.0])
-    assert compared(tmp_path, content(), new).first is None
-
-
-def test_what_cancellation_left_is_no_difference(tmp_path: pathlib.Path) -> None:
-    old = changed(content(), 4, gradient_norms=[1.0, 1e-9])
-    new = changed(of_today(), 4, gradient_norms=[1.0, 3e-9], gradients_digest="x")
-    assert compared(tmp_path, old, new).first is None
-
-
-def test_two_that_are_not_finite_are_the_same(tmp_path: pathlib.Path) -> None:
-    new = changed(of_today(), 3, loss="nan", gradient_norms=["inf", 1.0], gradients_digest="x", nonfinite=1)
-    found = compared(tmp_path, content(), new)
-    assert found.first is None
-    assert "the numbers of non-finite elements differ" in text_of(found)
-
-
-def test_two_scales_that_are_not_a_number_are_the_same(tmp_path: pathlib.Path) -> None:
-    nan = {"scale": "nan", "scale_after": "nan"}
-    assert compared(tmp_path, changed(content(), 4, **nan), changed(of_today(), 4, **nan)).verdict == SAME_BITS
-
-
-@pytest.mark.parametrize(("times", "differs"), [(1 + 0.9e-5, False), (1.1, True)])
-def test_in_a_step_that_overflows_the_finite_parts_are_compared(
-    tmp_path: pathlib.Path, times: float, differs: bool
-) -> None:
-    new = changed(of_today(), 3, gradient_norms=["inf", times], gradients_digest="x")
-    assert (compared(tmp_path, content(), new).verdict == DIFFERENT) is differs
-
-
-def test_the_largest_numbers_are_compared(tmp_path: pathlib.Path) -> None:
-    old = changed(content(), 4, gradient_norms=[1.5e308, 1.5e308])
-    new = changed(of_today(), 4, gradient_norms=[1.5e308, 1.0e308], gradients_digest="x")
-    assert compared(tmp_path, old, new).first.quantity == "gradients"
-
-
-def test_one_that_is_not_finite_differs(tmp_path: pathlib.Path) -> None:
-    assert compared(tmp_path, content(), changed(of_today(), 3, loss=1.0)).first.quantity == "loss"
 
 
 def test_a_loss_that_one_does_not_know_is_not_compared(tmp_path: pathlib.Path) -> None:

@@ -303,10 +303,3 @@ class ProgramTest(FolderTest):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("mpls plot: there is nothing at nothing. See mpls docs plots\n", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-
-    def test_a_backend_that_matplotlib_lacks_is_a_sentence(self) -> None:
-        with mock.patch.dict(os.environ, {"MPLBACKEND": "nonsense"}):
-            done = self.run_plot(self.file("a.csv", CSV), "-o", self.out)
-        (said,) = (line for line in done.stderr.splitlines() if not line.startswith("import time:"))
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertRegex(said, "^mpls plot: matplotlib refuses its settings, such as MPLBACKEND: .*'nonsense'")

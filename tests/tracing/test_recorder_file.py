@@ -70,10 +70,8 @@ class Folder:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # -I: it does not see mpls by the current directory.
-        command = [sys.executable, *arguments]
-        return subprocess.run(
-            command, env={**environment(), "PYTHONPATH": python_path()}, cwd=self.path, capture_output=True, text=True
-        )
+        settings = {**environment(), "PYTHONPATH": python_path()}
+        return subprocess.run([sys.executable, *arguments], env=settings, cwd=self.path, capture_output=True, text=True)
 
 
 @pytest.mark.programs
@@ -98,10 +96,7 @@ def test_it_records_what_mpls_trace_does() -> None:
         (["out.json"], 2, "give a program"),
         (["out.json", "absent.py"], 2, "no such script: absent.py"),
         (["there.json", "program.py"], 2, "there.json exists already"),
-        (["no/folder/out.json", "program.py"], 2, "cannot be written"),
-        (["", "program.py"], 2, "the name of the trace is empty"),
         (["gone/out.json", "deletes.py"], 1, "gone/out.json cannot be written: No such file or directory"),
-        (["--every", "0", "out.json", "program.py"], 2, "whole number of at least 1"),
         (["out.json", "stepless.py"], 1, "took no step"),
         (["out.json", "exits.py"], 5, "took no step"),
         (["out.json", "-m", "absent"], 1, "No module named absent"),

@@ -62,7 +62,7 @@ def test_what_appears_meanwhile_is_kept(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "trace.json"
     writer = TraceWriter(str(path), {}, False)
     path.write_text("another")
-    with pytest.raises(CannotTraceError, match="exists by now; what was recorded is in"):
+    with pytest.raises(CannotTraceError, match="exists by now; what was recorded was put into"):
         writer.finish({})
     assert path.read_text() == "another"
     assert len(list(tmp_path.iterdir())) == 2

@@ -97,30 +97,6 @@ def test_functions_for_xla_run_without_it(tmp_path: pathlib.Path) -> None:
     assert "without XLA they draw other random numbers from the same seed, so dropout drops others" in line
 
 
-def test_functions_for_xla_draw_other_numbers_without_it(tmp_path: pathlib.Path) -> None:
-    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-        tf.compat.v1.train.GradientDescentOptimizer(0.5), mpls.v1.DynamicLossScale(8)
-    )
-
-    def drawn() -> tuple[float, ...]:
-        tf.random.set_seed(1)
-        weights = tf.Variable(tf.ones([64]))
-
-        @tf.function(jit_compile=True)
-        def step() -> None:
-            opt.minimize(lambda: tf.reduce_sum(tf.nn.dropout(weights, 0.5)), var_list=[weights])
-
-        step()
-        return tuple(weights.numpy())
-
-    found = []
-    for number in range(2):
-        with recorded(os.fspath(tmp_path / f"{number}.json"), lambda _: None):
-            found.append(drawn())
-    assert found[0] == found[1]
-    assert drawn() != found[0]
-
-
 def test_functions_of_the_frameworks_themselves_stay_compiled(tmp_path: pathlib.Path) -> None:
     said: list[str] = []
     with recorded(os.fspath(tmp_path / "trace.json"), said.append):
