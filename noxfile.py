@@ -21,8 +21,8 @@ MATRIX = {
     "2.21": "3.13",
     "2.22.0rc0": "3.12",
 }
-# The newest of packages that stand in for TensorFlow.
-STAND_INS = {"cpu": "3.12", "nightly": "3.12"}
+# The newest of packages that stand in for TensorFlow, and the newest TensorFlow with Keras 2 in place of Keras 3.
+STAND_INS = {"cpu": "3.12", "nightly": "3.12", "legacy-keras": "3.11"}
 ROWS = {**MATRIX, **STAND_INS}
 
 

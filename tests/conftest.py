@@ -17,6 +17,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import pytest
 
+from tests import known_differences
 from tests.processes import python_path
 
 
@@ -87,6 +88,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
+    if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
+        known_differences.mark(items, known_differences.WITH_KERAS_2)
     _mark_all_but_some(items, is_chosen=bool(config.getoption("-m")))
     # An expression says by itself what runs.
     if config.getoption("-m"):
