@@ -46,3 +46,14 @@ class _Tape(tf.GradientTape):
 
 def DistributedGradientTape(tape, **kwargs):
     return type("DistributedGradientTape", (_Tape,), {})(tape)
+
+
+class BroadcastGlobalVariablesHook(_tf1.train.SessionRunHook):
+    def __init__(self, root_rank):
+        self.root_rank = root_rank
+
+    def begin(self):
+        self.op = broadcast_variables(_tf1.global_variables(), self.root_rank)
+
+    def after_create_session(self, session, coord):
+        session.run(self.op)
