@@ -320,7 +320,8 @@ class Records:
         measured.stop()
         measured.save()
         # By the texts, lines are found again after edits.
-        files = map(pathlib.Path, measured.get_data().measured_files())
+        # A test may compile a text under a name that is no file.
+        files = [each for each in map(pathlib.Path, measured.get_data().measured_files()) if each.exists()]
         paths = [str(each.relative_to(INSTALLED)) for each in files if each.is_relative_to(INSTALLED)]
         target.write_text(json.dumps({"seconds": seconds, "texts": {path: _keep(source(path)) for path in paths}}))
         return 0

@@ -75,8 +75,6 @@ def bits(value: Any) -> list[str]:
 class KerasJob:
     """A Keras model, trained by `train_on_batch`."""
 
-    saves_by_itself = False
-
     def __init__(self, family: str) -> None:
         self.family = family
         self.step = 0
@@ -199,8 +197,6 @@ class CheckpointJob(KerasJob):
 class V1Job:
     """A v1 graph and session, with an Adam optimizer."""
 
-    saves_by_itself = False
-
     def __init__(self, folder: Path) -> None:
         v1 = tf.compat.v1
         self.step = 0
@@ -300,8 +296,6 @@ class V1ObjectJob(V1Job):
 
 class MonitoredJob(V1Job):
     """Saved by the hook of a `MonitoredTrainingSession`, after every step that is applied, and at the end."""
-
-    saves_by_itself = True
 
     def start(self, folder: Path) -> Any:
         return tf.compat.v1.train.MonitoredTrainingSession(

@@ -13,37 +13,40 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 STEPS, SAVED_AT = 20, 10
 
 
-def whole(name: str, folder: Path) -> list[dict[str, Any]]:
-    """Train without interruption, and return the states after it was saved."""
+# Saved at the end only, and thereby.
+SAVES_ITSELF = "v1-monitored"
+
+
+def train(name: str, folder: Path, last: int, is_saved: Callable[[int], bool]) -> Iterator[dict[str, Any]]:
+    """Go on from what was saved up to a step; yield the state that was found and that after each step."""
     from tests.resume.jobs import JOBS
 
-    folder.mkdir(parents=True)
-    states = []
+    folder.mkdir(parents=True, exist_ok=True)
     with JOBS[name](folder) as job:
-        for step in range(1, (SAVED_AT if job.saves_by_itself else STEPS) + 1):
+        yield job.state()
+        while job.step < last:
             job.advance()
-            if step == SAVED_AT:
+            if is_saved(job.step):
                 job.save(folder)
-            states.append(job.state())
+            yield job.state()
+
+
+def whole(name: str, folder: Path) -> list[dict[str, Any]]:
+    """Train without interruption, and return the states after each step."""
+    _, *states = train(name, folder, SAVED_AT if name == SAVES_ITSELF else STEPS, lambda step: step == SAVED_AT)
     return states
 
 
 def rest(name: str, folder: Path) -> list[dict[str, Any]]:
     """Go on from what was saved, and return the state that was found and those after it."""
-    from tests.resume.jobs import JOBS
-
-    with JOBS[name](folder) as job:
-        states = [job.state()]
-        while job.step < STEPS:
-            job.advance()
-            states.append(job.state())
-    return states
+    return list(train(name, folder, STEPS, lambda _: False))
 
 
 def fit_whole(family: str, folder: Path) -> list[dict[str, Any]]:
@@ -62,35 +65,12 @@ def fit_rest(family: str, folder: Path) -> list[dict[str, Any]]:
     return [fit(family, folder, interrupt=False)]
 
 
-def save_for_ever(name: str, folder: Path) -> None:
-    """Train on from what was saved, save after every step, and print the states, until killed."""
-    from tests.resume.jobs import JOBS
-
-    with JOBS[name](folder) as job:
-        print(json.dumps(job.state()), flush=True)
-        # Tests wait for fewer steps than these.
-        for _ in range(500):
-            job.advance()
-            job.save(folder)
-            print(json.dumps(job.state()), flush=True)
-
-
-def train_to(step: int, name: str, folder: Path) -> None:
-    """Train from the start, without saving, and print the states, the first of them before the first step."""
-    from tests.resume.jobs import JOBS
-
-    with JOBS[name](folder) as job:
-        print(json.dumps(job.state()), flush=True)
-        while job.step < step:
-            job.advance()
-            print(json.dumps(job.state()), flush=True)
-
-
 def serve() -> None:
     """Run what the lines of the standard input say, each in a child, and answer with its process number.
 
-    A line is `[NAME, FOLDER, OUTPUT]` for `save_for_ever`, or `[NAME, FOLDER, OUTPUT, STEP]` for `train_to`. A number
-    is that of a child to wait for, answered with its status.
+    `[NAME, FOLDER, OUTPUT]` is a child that trains on from what was saved, saves after every step, and prints its
+    states, until it is killed. `[NAME, FOLDER, OUTPUT, STEP]` is one that trains up to a step, without saving. A
+    number is that of a child to wait for, answered with its status.
     """
     # Loaded once. Nothing of it has been used when the children come to be, and so none of it has threads.
     for module in ("keras", "tf_keras", "tests.resume.jobs"):
@@ -116,10 +96,9 @@ def _become(name: str, folder: str, output: str, step: int | None = None) -> Non
         os.dup2(file, 2)
         # Who has started the tests may have it ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if step is None:
-            save_for_ever(name, Path(folder))
-        else:
-            train_to(step, name, Path(folder))
+        # Tests wait for fewer steps than these.
+        for state in train(name, Path(folder), step or 5000, lambda _: step is None):
+            print(json.dumps(state), flush=True)
         status = 0
     except BaseException:
         traceback.print_exc()
