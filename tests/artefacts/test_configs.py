@@ -184,14 +184,6 @@ class WrongConfigsTest(unittest.TestCase):
                 cls.from_config(config)
             self.assertIsInstance(caught.exception, MplsError)
 
-    @parameterized.expand([each for each in WRONG if each[0] not in ("scale_none", "no_dict", "nothing", "empty")])
-    def test_is_refused_as_of_an_older_release_too(
-        self, name: str, config: Any, error: type[Exception], named: str
-    ) -> None:
-        with mpls.install(as_of="2.3"), self.assertRaises((error, ValueError)) as caught:
-            Experimental.from_config(config)
-        self.assertIsInstance(caught.exception, MplsError)
-
     def test_the_control(self) -> None:
         """What the others were made of is read."""
         for config in (NEW, OLD, K3, with_inner(loss_scale_state={"scale": 8.0, "good_steps": 5})):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import unittest
 import warnings
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 from parameterized import parameterized
 
@@ -20,11 +18,8 @@ from mpls.saved.reading import read
 from tests.artefacts.test_writing import (
     CASES,
     FAMILIES,
-    HERE,
     TemporaryFolderTestCase,
-    batch,
     quiet_about_h5,
-    run_program,
     save,
     state_of,
     trained_model,
@@ -32,7 +27,6 @@ from tests.artefacts.test_writing import (
 
 # No power of two: what is divided by it is rounded.
 FIXED = {"dynamic": False, "initial_scale": 12.0}
-NEVER = 2**31 - 1
 
 
 class Mine(mpls.keras.LossScaleOptimizer):
@@ -46,25 +40,13 @@ class Mine(mpls.keras.LossScaleOptimizer):
         return {**super().get_config(), "factor": self.factor}
 
 
-class Reading(mpls.keras.LossScaleOptimizer):
-    """Of a user, with a `from_config` that hands all on."""
-
-    @classmethod
-    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
-        settings = dict(config)
-        inner = mpls.keras.LossScaleOptimizer.from_config(config).inner_optimizer
-        inner._is_wrapped_by_loss_scale_optimizer = False
-        del settings["inner_optimizer"]
-        return cls(type(inner).from_config(inner.get_config()), **settings)
-
-
 def experimental(inner: Any, dynamic: bool, initial_scale: float) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MplsDeprecationWarning)
         return mpls.experimental.LossScaleOptimizer(inner, "dynamic" if dynamic else initial_scale)
 
 
-KINDS = {"public": mpls.keras.LossScaleOptimizer, "experimental": experimental, "mine": Mine, "reading": Reading}
+KINDS = {"public": mpls.keras.LossScaleOptimizer, "experimental": experimental, "mine": Mine}
 
 
 class FixedScalesTest(TemporaryFolderTestCase):
@@ -81,11 +63,11 @@ class FixedScalesTest(TemporaryFolderTestCase):
             for load in (FAMILIES[family][0].models.load_model, mpls.keras.load_model):
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
-                    loaded = load(path, custom_objects={each.__name__: each for each in (Mine, Reading)})
+                    loaded = load(path, custom_objects={each.__name__: each for each in (Mine,)})
                 optimizer = loaded.optimizer
                 self.assertEqual(optimizer.get_config(), model.optimizer.get_config())
                 self.assertEqual((optimizer.dynamic, optimizer.dynamic_counter), (False, None))
-                if kind in ("mine", "reading"):
+                if kind == "mine":
                     self.assertIs(type(optimizer), type(model.optimizer))
                 self.assertIn(mpls.keras.LossScaleOptimizer, type(optimizer).__mro__)
                 if load is mpls.keras.load_model and (by_mpls or family != "legacy" or suffix == ".h5"):
@@ -125,46 +107,6 @@ class FixedScalesTest(TemporaryFolderTestCase):
         again = trained_model("keras3", steps=1, **FIXED)
         again.optimizer.load_own_variables(store)
         self.assertEqual(state_of(again.optimizer), state_of(model.optimizer))
-
-
-class WithoutMplsTest(TemporaryFolderTestCase):
-    @pytest.mark.programs
-    def test_they_load_and_train_with_the_same_numbers(self) -> None:
-        models = {}
-        for name, family, suffix in CASES:
-            framework = FAMILIES[family][0].__name__
-            for kind in ("public", "experimental") if suffix == ".keras" else ("public",):
-                if suffix:
-                    model = models[name, kind] = trained_model(family, KINDS[kind], steps=2, **FIXED)
-                    save(model, self.folder / f"{framework}-{kind}_{name}{suffix}")
-        done = run_program(str(HERE / "without_mpls.py"), str(self.folder))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = json.loads(done.stdout.strip().split("\n")[-1])
-        for (name, kind), model in models.items():
-            family, _, ending = name.partition(".")
-            there = found[f"{model.__module__.partition('.')[0]}-{kind}_{name}.{ending}"]
-            with self.subTest(name=name, kind=kind):
-                self.check(family, ending, kind, model, there)
-
-    def check(self, family: str, ending: str, kind: str, model: Any, there: Any) -> None:
-        self.assertNotIn("error", there)
-        self.assertEqual(there["scale"], 12.0)
-        self.assertEqual(there["good_steps"], 0 if family == "keras3" else None)
-        if (family, ending) == ("keras3", "h5"):
-            # No optimizer of such a file trains there.
-            return
-        path = self.folder / f"{FAMILIES[family][0].__name__}-back_{kind}_{family}.{ending}.{ending}"
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not hold", MplsWarning)
-            back = mpls.keras.load_model(path)
-        self.assertEqual(float(back.optimizer.loss_scale), 12.0)
-        # A file that Keras 3 itself has written says what it knows.
-        self.assertEqual(back.optimizer.dynamic_growth_steps, NEVER if family == "keras3" else None)
-        if (family, ending) in (("legacy", "h5"), ("new", "keras"), ("keras3", "keras")):
-            # The others come without slots, of whomever they are.
-            model.train_on_batch(*batch(1.0))
-            np.testing.assert_array_equal(model.get_weights()[0], back.get_weights()[0])
-            self.assertEqual(int(back.optimizer.iterations), 3)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pathlib
 import re
-import struct
 import tempfile
 import warnings
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -93,37 +90,6 @@ class TestScaled:
             training.build()
         assert_goes_on(training)
         status.assert_consumed()
-
-    @parameterized.expand(
-        cross([each for each in SCALED if each.run in SAMPLE]),
-        name_func=named,
-    )
-    @pytest.mark.matrix
-    def test_on_two_replicas(self, artefact: Artefact) -> None:
-        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-        with strategy.scope():
-            training = training_of(artefact)
-            training.optimizer._create_all_weights(training.variables)
-            status = training.checkpoint().restore(artefact.prefix)
-        status.assert_consumed()
-        loss_scale = training.optimizer._loss_scale
-        mirrored = [*training.variables, *training.optimizer.weights]
-        if training.optimizer.dynamic:
-            mirrored += [loss_scale._current_loss_scale, loss_scale._num_good_steps]
-        for variable in mirrored:
-            value = variable.value if isinstance(variable, keras.Variable) else variable
-            first, second = strategy.experimental_local_results(value)
-            assert np.array_equal(first.numpy(), second.numpy())
-        state = recorded_state(artefact, artefact.expected["state"])
-        with strategy.scope():
-            assert_state(training.state(), state, exact=True, what="state")
-        for index, factors in enumerate(artefact.spec["post"]):
-            # Half of the loss on each replica is all of it in the sum, to the last bit.
-            halves = [factor if isinstance(factor, str) else factor / 2 for factor in factors]
-            strategy.run(training.step, (halves,))
-            expected = recorded_state(artefact, artefact.expected["next"][index])
-            with strategy.scope():
-                assert_state(training.state(), expected, exact=artefact.is_exact, what=f"step {index}")
 
     @parameterized.expand(
         cross([each for each in SCALED if each.run in SAMPLE]),
@@ -318,31 +284,3 @@ class TestHostileState:
             with pytest.raises(mpls.errors.SavedStateError, match=r"ckpt-1: scale/"):
                 tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
         assert (float(loss_scale()), float(other.numpy())) == (8.0, 2.0)
-
-    @parameterized.expand(cross(FAMILIES), name_func=named)
-    def test_a_file_that_is_cut_off_is_tensorflows_error(self, run: str) -> None:
-        training = training_of(Artefact("keras_object.adam", run))
-        training.build()
-        training.step([1.0, 1.0])
-        before = training.state()
-        with tempfile.TemporaryDirectory() as folder:
-            path = training.checkpoint().save(f"{folder}/ckpt")
-            data = pathlib.Path(f"{path}.data-00000-of-00001")
-            data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-            with pytest.raises((IndexError, tf.errors.OpError)) as native:
-                tf.train.Checkpoint(variable=training.variables[0]).restore(path)
-            with pytest.raises(native.type, match=re.escape(str(native.value))):
-                training.checkpoint().restore(path)
-        assert_state(training.state(), before, exact=True)
-
-    def test_of_an_unreadable_value(self) -> None:
-        saved, loss_scale = mpls.v1.DynamicLossScale(12345.0), mpls.v1.DynamicLossScale(8)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(scale=saved).save(f"{folder}/ckpt")
-            data = pathlib.Path(f"{path}.data-00000-of-00001")
-            value, damaged = struct.pack("<f", 12345.0), struct.pack("<f", 12346.0)
-            assert data.read_bytes().count(value) == 1
-            data.write_bytes(data.read_bytes().replace(value, damaged))
-            with pytest.raises(mpls.errors.SavedStateError, match=r"current_loss_scale/.* must be readable"):
-                tf.train.Checkpoint(scale=loss_scale).restore(path)
-        assert float(loss_scale()) == 8.0

@@ -125,39 +125,6 @@ class PlainSavingTest(TemporaryFolderTestCase):
         save(model, self.folder / "model.h5")
         self.assertEqual(state_of(mpls.keras.load_model(self.folder / "model.h5").optimizer)[:3], (16.0, 1, 3))
 
-    GRAPH_PROGRAM = """
-import sys, warnings
-import numpy as np, tensorflow as tf, tf_keras
-tf.compat.v1.disable_v2_behavior()
-import mpls.keras
-warnings.simplefilter("ignore")
-path = sys.argv[1]
-model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(1,), kernel_initializer="ones")])
-inner = tf_keras.optimizers.legacy.Adam(0.0625)
-model.compile(mpls.keras.LossScaleOptimizer(inner, initial_scale=8, dynamic_growth_steps=2), "mse")
-data = np.ones((2, 1), np.float32)
-for _ in range(3):
-    model.train_on_batch(data, 0 * data)
-model.save(path)
-loaded = tf_keras.models.load_model(path)
-read = tf_keras.backend.batch_get_value
-opt = loaded.optimizer
-values = read([opt._loss_scale._current_loss_scale, opt.dynamic_counter, opt.iterations])
-print([float(each) for each in values])
-for each in (model, loaded):
-    each.train_on_batch(data, 0 * data)
-assert all((a == b).all() for a, b in zip(model.get_weights(), loaded.get_weights()))
-"""
-
-    @pytest.mark.matrix
-    def test_in_v1_graph_mode(self) -> None:
-        path = str(self.folder / "model.h5")
-        done = run_program("-c", self.GRAPH_PROGRAM, path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.split("\n")[-2], "[16.0, 1.0, 3.0]")
-        # What a graph has written is read in eager mode.
-        self.assertEqual(state_of(mpls.keras.load_model(path).optimizer)[:3], (16.0, 1, 3))
-
 
 def run_program(*arguments: str) -> Any:
     return subprocess.run(

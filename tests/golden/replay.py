@@ -51,12 +51,6 @@ def recorded(case: dict[str, Any], mode: str, flavour: str | None = None, of: st
     raise LookupError(f"{case['id']}: no release recorded {suffix}")
 
 
-def releases_disagree(case: dict[str, Any]) -> bool:
-    """Return whether releases recorded different results for the same mode of a case."""
-    modes = [{run.split(":", 1)[1] for run in outcome["runs"]} for outcome in case["outcomes"]]
-    return sum(map(len, modes)) > len(set().union(*modes))
-
-
 def runs(cases: dict[str, Any]) -> list[tuple[str, str]]:
     """Return case and mode of everything that any release recorded."""
     modes = {

@@ -34,7 +34,6 @@ from .keras_replay import (
 )
 
 CASES = replay.load("C_keras_facts")
-CONFIGS = replay.load("C_configs")
 HERE = tuple(difference for difference in DIFFERENCES if difference.case in CASES)
 
 # Gradients that were never scaled are part of the record.
@@ -649,16 +648,6 @@ class RecordedFactsTest(unittest.TestCase):
     def test_it_is_as_recorded(self, case_id: str, subject: Subject) -> None:
         check_fact(case_id, subject)
 
-    @parameterized.expand([(case_id, subject) for case_id in CASES for subject in NATIVE], name_func=named)
-    @pytest.mark.matrix
-    def test_tf_keras_own_wrapper_still_is(self, case_id: str, subject: Subject) -> None:
-        check_fact(case_id, subject)
-
-    @parameterized.expand([(difference,) for difference in HERE])
-    def test_a_difference_concerns_someone(self, difference: Difference) -> None:
-        assert difference.case in CASES
-        assert set(difference.subjects) <= {subject.name for subject in OURS}
-
 
 class CompletenessTest(unittest.TestCase):
     def test_every_run_of_the_releases_to_follow_has_a_replay(self) -> None:
@@ -668,79 +657,6 @@ class CompletenessTest(unittest.TestCase):
             recorded = {run for outcome in case["outcomes"] for run in outcome["runs"]}
             assert releases <= recorded, case_id
             assert releases == {subject.release for subject in OURS if expected_of(case_id, subject) is not None}
-
-    def test_every_fact_is_recorded(self) -> None:
-        assert set(FACTS) == {case["spec"]["fact"] for case in CASES.values()}
-
-    def test_what_is_left_out_was_recorded(self) -> None:
-        for fact, paths in NOT_THE_WRAPPERS.items():
-            results = [
-                recorded_as(case, subject.release)
-                for case in CASES.values()
-                if case["spec"]["fact"] == fact
-                for subject in OURS
-            ]
-            for path in paths:
-                assert any(holds(result, path) for result in results), path
-
-
-def holds(result: Any, path: str) -> bool:
-    try:
-        at(result, path)
-    except KeyError:
-        return False
-    return True
-
-
-class ConfigsOfEveryReleaseTest(unittest.TestCase):
-    """Every config that a release from 2.2 on wrote is read by the public class and by the experimental one."""
-
-    @parameterized.expand(
-        [
-            (case_id, subject)
-            for case_id in CONFIGS
-            # Those of Keras 3 are replayed with its optimizers.
-            if not case_id.endswith(".k3")
-            for subject in OURS
-            if subject.is_legacy
-        ],
-        name_func=named,
-    )
-    def test_it_is_read_as_by_the_newest_release(self, case_id: str, subject: Subject) -> None:
-        case = CONFIGS[case_id]
-        # tf_keras' own deserialize chose the family by the class name in the config, as the public class does by
-        # the wrapped optimizer.
-        expected = recorded_as(case, "tf21:lso2")["deserialize"]
-        written = copy.deepcopy(case["get_config"])
-
-        def read() -> Any:
-            with without_deprecations():
-                optimizer = subject.wrapper_class.from_config(written)
-            inner = optimizer.inner_optimizer.get_config()
-            return {
-                "type": subject.class_name(optimizer),
-                "inner": type(optimizer.inner_optimizer).__name__,
-                "scale": optimizer.loss_scale.numpy(),
-                "initial": optimizer.initial_scale,
-                "growth": optimizer.dynamic_growth_steps,
-                "inner_lr": inner["learning_rate"],
-                "inner_momentum": inner.get("momentum"),
-            }
-
-        found = mismatches(attempt(read), expected)
-        assert not found, found
-        assert written == case["get_config"]
-
-    @parameterized.expand([(case_id,) for case_id, case in CONFIGS.items() if "tf21.lso" in case_id])
-    def test_it_is_written_as_by_the_newest_release(self, case_id: str) -> None:
-        recorded = CONFIGS[case_id]["get_config"]
-        again = mpls.keras.LossScaleOptimizer.from_config(recorded).get_config()
-        assert not mismatches(again, recorded)
-
-    @parameterized.expand([(case_id,) for case_id, case in CONFIGS.items() if not case_id.endswith(".k3")])
-    def test_what_tf_keras_reads_counts_as_ours(self, case_id: str) -> None:
-        optimizer = tf_keras.optimizers.deserialize(copy.deepcopy(CONFIGS[case_id]["serialized"]))
-        assert isinstance(optimizer, mpls.keras.LossScaleOptimizer)
 
 
 class SerializedNameTest(unittest.TestCase):

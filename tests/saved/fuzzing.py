@@ -55,24 +55,24 @@ class Case(NamedTuple):
         return f"{self.kind} {self.seed}: {self.what:.300}\n{self.causes}"
 
 
-def run(cases: Sequence[tuple[str, int]], hangs: int = HANGS) -> list[Case]:
+def run(cases: Sequence[tuple[str, int]]) -> list[Case]:
     """Run cases in processes one after another, as many as crash and hang."""
     found: list[Case] = []
     with tempfile.TemporaryDirectory(prefix="mpls-fuzz-") as folder:
         while len(found) < len(cases):
             base = pathlib.Path(folder, str(len(found))).resolve()
-            found += _run_some(base, cases[len(found) :], hangs)
+            found += _run_some(base, cases[len(found) :])
     return found
 
 
-def _run_some(base: pathlib.Path, cases: Sequence[tuple[str, int]], hangs: int) -> list[Case]:
+def _run_some(base: pathlib.Path, cases: Sequence[tuple[str, int]]) -> list[Case]:
     # Deep enough that what leaves the folder by `..` stays in the base.
     working, temporary = base / "working", base / "a" / "b" / "temporary"
     working.mkdir(parents=True)
     temporary.mkdir(parents=True)
     environment = {**os.environ, "TMPDIR": str(temporary), "HOME": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    code = f"import sys; sys.path.append({str(_ROOT)!r}); from tests.saved.fuzzing import work; work({hangs})"
+    code = f"import sys; sys.path.append({str(_ROOT)!r}); from tests.saved.fuzzing import work; work()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         input=json.dumps(cases),
@@ -113,7 +113,7 @@ class _Audit:
         return any(path.startswith(self._folder) for path in paths)
 
 
-def work(hangs: int) -> None:
+def work() -> None:
     """Run the cases that standard input lists; for each, print what was made, and what came of it."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, most))
@@ -131,15 +131,15 @@ def work(hangs: int) -> None:
         folder = base / "case"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        action, _, way = kind.partition("/")
+        action = kind.partition("/")[0]
         if action != "inspect":
             # What they start as they are imported is not the file's doing.
             import keras  # noqa: F401
             import tf_keras  # noqa: F401
-        made = (kind, way, "") if action == "hole" else changed(kind, seed, folder, canary)
+        made = changed(kind, seed, folder, canary)
         answers.write(json.dumps(made[0]) + "\n")
-        signal.setitimer(signal.ITIMER_PROF, hangs)
-        signal.setitimer(signal.ITIMER_REAL, 10 * hangs)
+        signal.setitimer(signal.ITIMER_PROF, HANGS)
+        signal.setitimer(signal.ITIMER_REAL, 10 * HANGS)
         came = _watched(audit, base, _ACTIONS[action], str(made[1]), str(made[2]))
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -239,26 +239,10 @@ def _unchanged(path: str) -> Any:
     return read(path).optimizers[0]
 
 
-def _hole(hole: str, _: str) -> None:
-    """What the audit is to see; for its own test."""
-    holes: dict[str, Callable[[], Any]] = {
-        "nothing": lambda: None,
-        "hang": lambda: [None for _ in iter(int, 1)],
-        "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
-        "raise": lambda: {}["x"],
-        "open": lambda: pathlib.Path("../outside/secret.txt").resolve().read_bytes(),
-        "write": lambda: pathlib.Path("left").write_text(""),
-        "process": lambda: os.system("true"),
-        "import": lambda: __import__(SPY),
-    }
-    holes[hole]()
-
-
 _ACTIONS: dict[str, _Action] = {
     "inspect": _inspect,
     "load_model": _load_model,
     "convert_state": _convert_state,
-    "hole": _hole,
 }
 
 if __name__ == "__main__":

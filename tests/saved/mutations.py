@@ -9,7 +9,6 @@ import codecs
 import functools
 import json
 import marshal
-import os
 import pathlib
 import random
 import shutil
@@ -231,21 +230,6 @@ def _files(path: pathlib.Path) -> list[pathlib.Path]:
     return [path] if path.is_file() else sorted(file for file in root.rglob("*") if file.is_file())
 
 
-def _folder(r: random.Random, path: pathlib.Path, canary: Canary) -> str:
-    file = r.choice(_files(path))
-    way = r.choice(("missing", "empty", "link", "link", "folder", "pipe"))
-    file.unlink()
-    if way == "link":
-        file.symlink_to(canary.secret(r.choice((".txt", ".bin", ".h5"))))
-    elif way == "folder":
-        file.mkdir()
-    elif way == "pipe":
-        os.mkfifo(file)
-    elif way == "empty":
-        file.write_bytes(b"")
-    return f"{file.name}: {way}"
-
-
 def _hdf5(r: random.Random, path: pathlib.Path, canary: Canary) -> str:
     if path.suffix == ".keras":
         members = _members_of(path)
@@ -299,36 +283,6 @@ def _write_members(path: pathlib.Path, members: dict[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, value in members.items():
             archive.writestr(name, value)
-
-
-def _zip(r: random.Random, path: pathlib.Path, canary: Canary) -> str:
-    members = _members_of(path)
-    name = r.choice(sorted(members))
-    kind = r.choice(("member", "missing", "twice", "outside", "asset"))
-    if kind == "twice":
-        # Another of the same length, whose name is made equal below.
-        members["?" * len(name)] = changed_bytes(r, members[name])
-    elif kind == "member":
-        members[name] = changed_bytes(r, members[name])
-    elif kind == "missing":
-        del members[name]
-    elif kind == "outside":
-        names = (
-            "../../escaped",
-            str(canary.touched),
-            "assets/../../../escaped",
-            "..\\escaped",
-            "a" * 60_000,
-            "assets/",
-        )
-        members[r.choice(names)] = b"text"
-    else:
-        place = r.choice(("assets/layers/string_lookup/", "assets/", "layers/"))
-        members[place + r.choice(("vocabulary.txt", "../../../escaped", "x" * 200))] = b"one\ntwo"
-    _write_members(path, members)
-    if kind == "twice":
-        path.write_bytes(path.read_bytes().replace(b"?" * len(name), name.encode()))
-    return f"{name}: {kind}"
 
 
 def _graph(r: random.Random, path: pathlib.Path, canary: Canary) -> str:
@@ -441,8 +395,6 @@ WAYS: dict[str, tuple[_Way, tuple[str, ...], int]] = {
     "config": (_config, ("keras", "h5", "saved_model", "json"), 6),
     "bytes": (_bytes, ("keras", "h5", "saved_model", "checkpoint"), 3),
     "hdf5": (_hdf5, ("keras", "h5"), 4),
-    "zip": (_zip, ("keras",), 2),
-    "folder": (_folder, ("saved_model", "checkpoint"), 2),
     "graph": (_graph, ("saved_model",), 3),
     "tensors": (_tensors, ("saved_model", "checkpoint"), 3),
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.saved.fuzzing import Case, run
@@ -35,24 +33,3 @@ def test_samples_are_loaded_or_refused() -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_many(action: str) -> None:
     check(run(spread(ALL // len(ACTIONS), [action])))
-
-
-# What is done to be seen, and what is said of it.
-HOLES = {
-    "raise": "KeyError: 'x'",
-    "open": "heard: open .*outside/secret.txt",
-    "write": r"changed files: .*working/left'",
-    "process": "heard: os.system",
-    "import": "imported spy_that_configs_name",
-    "crash": "ended by -11",
-    "hang": "ended by -27",
-}
-
-
-@pytest.mark.programs
-def test_holes_that_are_planted_are_seen() -> None:
-    # And none of it is held against the next one.
-    cases = run([case for hole in HOLES for case in ((f"hole/{hole}", 0), ("hole/nothing", 0))], hangs=2)
-    assert [case.outcome for case in cases] == ["failed", "read"] * len(HOLES)
-    for case, cause in zip(cases[::2], HOLES.values(), strict=True):
-        assert re.search(cause, case.causes), case

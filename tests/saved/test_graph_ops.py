@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,15 +28,6 @@ RECORDED = [(str(path.parent.relative_to(DATA)), path.parent) for path in sorted
 # What TensorFlow and tf_keras run when they load a model of a class that is not at hand.
 AT_LOAD = ("_create_resource", "_initialize", "save_function", "restore_function")
 LATER = ("_destroy_resource", "call_and_return_conditional_losses")
-# Saving each of them takes seconds.
-FAMILIES = [
-    pytest.param(family, marks=() if family is honest_models.optimizers else pytest.mark.full)
-    for family in honest_models.FAMILIES
-]
-
-# Models whose graphs are honest, and whose configs reach out of the file.
-_ELSEWHERE = "must be in the file itself"
-REFUSED_CONFIGS = {"Lambda": "must hold no Python", "lookup_of_file": _ELSEWHERE, "text_of_file": _ELSEWHERE}
 
 
 class TestHonest:
@@ -50,14 +40,6 @@ class TestHonest:
         for name, model in honest_models.small(tmp_path):
             save(model, tmp_path / name)
             assert refusal_of(tmp_path / name) is None
-
-    @pytest.mark.full
-    @pytest.mark.parametrize("family", FAMILIES, ids=lambda each: each.__name__)
-    def test_families(self, family: Any, tmp_path: pathlib.Path) -> None:
-        for name, model in family(tmp_path):
-            save(model, tmp_path / name)
-            refusal = refusal_of(tmp_path / name)
-            assert REFUSED_CONFIGS[name] in (refusal or "") if name in REFUSED_CONFIGS else refusal is None, refusal
 
     def test_discretization_that_was_adapted_is_not_among_them(self, tmp_path: pathlib.Path) -> None:
         """Its `adapt` calls Python, and is saved with it."""
@@ -78,19 +60,6 @@ class TestFunctions(Folders):
         add_write(function, self.outside / role)
         text = self.refused("must have an op that is known to stay within the model; got 'WriteFile'")
         assert f"function '{function.signature.name}', node 'hostile'" in text
-
-    def test_which_of_them_the_loader_runs(self) -> None:
-        for role in AT_LOAD + LATER:
-            for number, function in enumerate(self.roles[role]):
-                if not any(each.name == "hostile" for each in function.node_def):
-                    add_write(function, self.outside / f"{role}.{number}")
-        for name in ("traced_save", "traced_restore"):
-            add_write(self.graph.function(name), self.outside / name)
-        model = load_natively(self.graph.save())
-        ran = {name.partition(".")[0] for name in self.written()}
-        assert ran == set(AT_LOAD)
-        model(np.ones((1, 4), np.float32))
-        assert {name.partition(".")[0] for name in self.written()} == {"call_and_return_conditional_losses"}
 
     @parameterized.expand([("StatefulPartitionedCall",), ("PartitionedCall",), ("hidden",)])
     def test_ops_in_functions_of_functions(self, op: str) -> None:

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import tracemalloc
 import unittest
-import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +25,6 @@ import h5py
 import keras
 import ml_dtypes
 import numpy as np
-import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -35,7 +33,6 @@ from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata as KerasMetadata
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.inspect import describe
-from mpls.saved.reading import read
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
 
@@ -344,62 +341,6 @@ class H5Test(Case):
             file["again"] = file["model_weights"]
         self.assert_whole(path)
         self.assertTrue(mpls.keras.load_model(path, compile=False).weights)
-
-    @pytest.mark.long
-    def test_an_array_of_more_than_2_gib(self) -> None:
-        """One read of the system gives less."""
-        path, count = self.folder / "model.weights.h5", (1 << 29) + 1024
-        with h5py.File(path, "w") as file:
-            file["optimizer/vars/0"] = np.int64(5)
-            file.create_dataset("optimizer/vars/1", (count,), np.float32)[-1:] = 3.0
-        (found,) = read(path).optimizers
-        values = found.others["optimizer/vars/1"]
-        self.assertEqual((values.shape, values[-1], np.count_nonzero(values)), ((count,), 3.0, 1))
-
-    @parameterized.expand([("gzip",), ("lzf",), ("latest",), ("track_order",), ("shuffle",)])
-    @pytest.mark.default_run("one case")
-    def test_other_ways_to_write_a_file(self, how: str) -> None:
-        """As a user does who copies a model's file to make it smaller."""
-        model = tf_keras.Sequential([tf_keras.layers.Dense(64, input_shape=(64,))])
-        model.compile(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.Adam()), "mse")
-        model.fit(np.ones([1, 64]), np.ones([1, 64]), verbose=0)
-        path, target = self.folder / "model.h5", self.folder / "copy.h5"
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-            mpls.keras.save_model(model, path)
-        options: dict[str, Any] = {"latest": {"libver": "latest"}, "track_order": {"track_order": True}}.get(how, {})
-        packed = {"gzip": {"compression": "gzip"}, "lzf": {"compression": "lzf"}, "shuffle": {"shuffle": True}}
-        with h5py.File(path) as source, h5py.File(target, "w", **options) as file:
-            file.attrs.update(source.attrs)
-
-            def copy(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Group):
-                    made = file.create_group(name, track_order="track_order" in options)
-                else:
-                    settings = packed.get(how, {}) if item.shape else {}
-                    made = file.create_dataset(name, data=item[()], **settings)
-                made.attrs.update(item.attrs)
-
-            source.visititems(copy)
-        self.assertEqual({**describe(target), "path": str(path)}, describe(path))
-        loaded = mpls.keras.load_model(target)
-        for one, other in zip(model.get_weights(), loaded.get_weights(), strict=True):
-            np.testing.assert_array_equal(one, other)
-        self.assertEqual(int(loaded.optimizer.iterations), 1)
-
-    @parameterized.expand([("keras_3", keras), ("tf_keras", tf_keras)])
-    @pytest.mark.default_run("one case")
-    def test_large_members_that_compress_well(self, name: str, framework: Any) -> None:
-        layers = framework.layers
-        model = framework.Sequential([layers.Input([2200]), layers.Dense(2200, kernel_initializer="zeros")])
-        path, target = self.folder / "model.keras", self.folder / "small.keras"
-        mpls.keras.save_model(model, path)
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            for member in source.namelist():
-                archive.writestr(member, source.read(member))
-        self.assertGreater(os.path.getsize(path), 100 * os.path.getsize(target))
-        loaded = mpls.keras.load_model(target)
-        np.testing.assert_array_equal(loaded.get_weights()[0], 0)
 
 
 SPY = "spy_that_files_name"

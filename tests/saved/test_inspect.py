@@ -35,7 +35,6 @@ from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
 from tests.saved import rewriting
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, path_of
-from tests.saved.graphs import Graph, add
 from tests.saved.rewriting import SUFFIX
 
 OPTIMIZER_KEYS = [
@@ -213,26 +212,6 @@ class InspectTest(unittest.TestCase):
         self.assertEqual((status, found), (0, {"learning_rate": "nan", "momentum": ["inf", {"a": "-inf"}]}))
         self.assertIn("learning_rate nan", inspect(str(path))[1])
 
-    def test_what_load_model_refuses(self) -> None:
-        """The same words as `load_model` has, for what no program can know."""
-        source = DATA / "artefacts" / "keras_h5.momentum" / "tf215.lso2" / "model.h5"
-        path = shutil.copy(source, self.folder)
-        self.assertIsNone(describe(path)["refusal"])
-        with h5py.File(path, "r+") as file:
-            config = json.loads(file.attrs["model_config"])
-            config["config"]["layers"].append({"class_name": "Lambda", "config": {"name": "x", "function": ["code"]}})
-            file.attrs["model_config"] = json.dumps(config)
-        with self.assertRaises(SavedStateError) as refused:
-            mpls.keras.load_model(path)
-        self.assertIn("must hold no Python code, as that of a Lambda layer", str(refused.exception))
-        description = describe(path)
-        self.assertEqual((description["status"], description["refusal"]), ("ok", str(refused.exception)))
-        status, out, err = run(path)
-        self.assertEqual((status, err), (0, ""))
-        self.assertIn(f"mpls.keras.load_model refuses it: {refused.exception}", out)
-        self.assertNotIn("by mpls.keras.load_model", out)
-        self.assertIn("by mpls.convert_state", out)
-
     @parameterized.expand(
         [(keras,), (tf_keras,)], name_func=lambda function, number, case: f"{function.__name__}_{number}"
     )
@@ -270,16 +249,6 @@ class InspectTest(unittest.TestCase):
         }
         self.assertGreater(len(models), 25)
         self.assertEqual({path: refusal for path, refusal in models.items() if refusal is not None}, {})
-
-    def test_ops_that_load_model_refuses(self) -> None:
-        source = DATA / "artefacts" / "keras_tf.momentum" / "tf215.lso2" / "saved_model"
-        graph = Graph(source, self.folder / "model")
-        add(graph.new_function("hostile"), "ReadFile", "read")
-        path = graph.save()
-        with self.assertRaises(SavedStateError) as refused:
-            mpls.keras.load_model(path)
-        self.assertEqual(describe(path)["refusal"], str(refused.exception))
-        self.assertIsNone(describe(source)["refusal"])
 
     @parameterized.expand(["keras", "tf_keras"])
     @pytest.mark.default_run("one case")
@@ -352,12 +321,6 @@ class InspectTest(unittest.TestCase):
         refused = self.assertRaises(SavedStateError) if has_slots else contextlib.nullcontext()
         with refused:
             mpls.convert_state(path, target, [tf.Variable(np.ones([2, 1])), tf.Variable(np.ones([1]))])
-
-    def test_model_without_optimizer(self) -> None:
-        path = self.folder / "config.json"
-        path.write_text('{"class_name": "Sequential", "config": {"name": "s", "layers": []}}')
-        self.assertEqual(describe(path)["optimizers"], [])
-        self.assertIn("no optimizer", inspect(str(path))[1])
 
     def test_loads_no_framework(self) -> None:
         program = (

@@ -192,23 +192,6 @@ class FrameworkFilesTest(unittest.TestCase):
             self.assertEqual((found.algorithm, found.iterations, len(found.variables)), ("Adam", 3, 2))
             self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (2.0**15, 3))
 
-    @parameterized.expand([("new", "dynamic"), ("keras3", "dynamic"), ("keras3", "bare"), ("legacy", "dynamic")])
-    def test_weights_without_settings(self, family: str, scaling: str) -> None:
-        model, optimizer, inner = self._train(family, "Adam", {}, scaling)
-        path = self.folder / "model.weights.h5"
-        model.save_weights(path)
-        optimizers = read(path).optimizers
-        if family == "legacy":
-            self.assertEqual(optimizers, ())
-            return
-        (found,) = optimizers
-        self.assertEqual((found.family, found.iterations), (family, int(inner.iterations)))
-        self.assertEqual(len(found.others), 2 * len(model.trainable_variables))
-        if family == "keras3":
-            self.assertEqual((found.algorithm, found.hyperparameters), ("Adam", {"learning_rate": 0.0625}))
-            scale = found.loss_scale and found.loss_scale.scale
-            self.assertEqual(scale, float(optimizer.loss_scale) if scaling == "dynamic" else None)
-
     def test_several_optimizers(self) -> None:
         weights = [tf.Variable([1.0, 2.0], name=name) for name in ("first", "second", "third")]
         wrapped = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.Adam(0.5), initial_scale=32.0)

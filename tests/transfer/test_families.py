@@ -61,26 +61,6 @@ class BareTest(unittest.TestCase):
             with self.assertRaises(AssertionError):
                 assert_close(untrained, trained, rtol=1e-3)
 
-    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.default_run("one case")
-    def test_same_values_as_an_optimizer_that_has_trained_itself(self, label: str, a: str, b: str) -> None:
-        # Of these betas, 1 - beta is exact: one family computes it in float32, the others in Python.
-        settings = {"amsgrad": True, "beta_1": 0.5, "beta_2": 0.75}
-        source, trained = optimizer(a, "Adam", **settings), variables(a)
-        itself, others = optimizer(b, "Adam", **settings), variables(b)
-        train(source, trained, 0, 6)
-        train(itself, others, 0, 6)
-        target = optimizer(b, "Adam", **settings)
-        target_variables = variables(b)
-        mpls.convert_state(source, target, target_variables, source_variables=trained)
-        converted, wanted = (
-            sorted((each.numpy() for each in one.variables() if each.shape), key=lambda value: value.sum())
-            if b == "legacy"
-            else [each.numpy() for each in one.variables]
-            for one in (target, itself)
-        )
-        assert_close(converted, wanted)
-
     def test_bit_equal_in_one_family(self) -> None:
         for family in MODULES:
             for case, (algorithm, settings) in SETTINGS.items():
@@ -104,19 +84,6 @@ class BareTest(unittest.TestCase):
         mpls.convert_state(source, target, trained)
         train(target, trained, 4, 8)
         assert_close(trained, copied)
-
-    @parameterized.expand([(family, family) for family in MODULES])
-    def test_a_target_that_is_built_and_has_trained(self, label: str, family: str) -> None:
-        source, trained = optimizer("legacy", "Adam"), variables("legacy")
-        train(source, trained, 0, 5)
-        target, others = optimizer(family, "Adam"), variables(family)
-        train(target, others, 20, 23)
-        for each, value in zip(others, trained, strict=True):
-            each.assign(value.numpy())
-        mpls.convert_state(source, target, others, source_variables=trained)
-        train(source, trained, 5, 8)
-        train(target, others, 5, 8)
-        assert_close(others, trained)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")

@@ -22,7 +22,6 @@ import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
-from mpls.transfer.formulas import momentum_product, steps_of_power
 from mpls.transfer.load import load_record
 from tests.transfer.training import MODULES, PAIRS, assert_close, like, optimizer, steps_of, take_step, train, variables
 
@@ -167,15 +166,6 @@ class V1Test(unittest.TestCase):
             load_record(record(7, None), target, [weight])
         self.assertEqual(load_record(record(7, 1000), target, [weight]).iterations, 1000)
 
-    def test_powers_that_are_none(self) -> None:
-        for power in (0.0, -1.0, 1.0, np.nan, np.inf, 0.95):
-            self.assertIsNone(steps_of_power(power, 0.9))
-        self.assertIsNone(steps_of_power(0.5, 0.0))
-        # More steps than fit into memory.
-        self.assertIsNone(steps_of_power(0.5, 1 - 1e-15))
-        found = steps_of_power(np.float32(0.9) * np.float32(0.9), 0.9)
-        self.assertEqual((found.steps, found.is_exact), (1, True))
-
 
 class EpsilonTest(unittest.TestCase):
     """RMSprop without momentum, and Adagrad: legacy optimizers add epsilon to the root, the others under it."""
@@ -202,13 +192,6 @@ class EpsilonTest(unittest.TestCase):
 
 
 class NadamTest(unittest.TestCase):
-    def test_products_of_any_number_of_steps(self) -> None:
-        # One by one for the first million, and the beta's power beyond.
-        self.assertEqual(momentum_product(2**63, 0.9), 0.0)
-        self.assertEqual(momentum_product(2**63, 1.0), momentum_product(10**6, 1.0))
-        ratio = momentum_product(10**6 + 10, 0.999999) / momentum_product(10**6, 0.999999)
-        self.assertAlmostEqual(ratio, 0.999999**10, delta=1e-12)
-
     @parameterized.expand([("new",), ("keras3",)])
     def test_the_schedule_of_legacy_optimizers_is_another(self, family: str) -> None:
         source, trained = optimizer("legacy", "Nadam", schedule_decay=0.004), variables("legacy")

@@ -7,7 +7,6 @@ import copy
 import functools
 import json
 import pathlib
-import re
 import shutil
 import sys
 import tempfile
@@ -270,23 +269,6 @@ class ResultTest(_Base):
             mpls.keras.load_model(self.templates.path("keras", ".keras"), safe_mode=value)
 
 
-class VersionTest(_Base):
-    @parameterized.expand([("3abc",), ("\u00b2.1",), ("",), (None,), (3,), (["3.1"],), ("9" * 5000 + ".1",)])
-    def test_a_version_that_is_none(self, version: Any) -> None:
-        path = str(self.folder / "model.keras")
-        with zipfile.ZipFile(self.templates.path("keras", ".keras")) as source:
-            content = {name: source.read(name) for name in source.namelist()}
-        content["metadata.json"] = json.dumps({"keras_version": version}).encode()
-        with zipfile.ZipFile(path, "w") as target:
-            for name, value in content.items():
-                target.writestr(name, value)
-        text = f"{path}: keras_version must be that of a Keras"
-        with self.assertRaisesRegex(SavedStateError, re.escape(text)):
-            mpls.keras.load_model(path)
-        self.assertIn(text, describe(path)["refusal"])
-        mpls.keras.load_model(path, keras="keras")
-
-
 class AllowedTest(_Base):
     @parameterized.expand(KINDS)
     def test_the_templates(self, framework: str, suffix: str) -> None:
@@ -397,18 +379,6 @@ class AllowedTest(_Base):
             save(k.Sequential([k.layers.Input([2]), k.layers.Dense(1, dtype=policy)]), path)
             self.assertEqual(mpls.keras.load_model(path).layers[-1].compute_dtype, policy.compute_dtype)
 
-    @parameterized.expand([kind for kind in KINDS if kind[1]])
-    @pytest.mark.matrix
-    def test_optimizers_by_name(self, framework: str, suffix: str) -> None:
-        k = {"tf_keras": tf_keras, "keras": keras}[framework]
-        names = {"adam", "sgd", "rmsprop", "nadam", "adagrad", "adadelta", "adamax", "ftrl"}
-        for name in sorted(names | ({"adamw", "lion"} if framework == "keras" else set())):
-            path = str(self.folder / f"{name}{suffix}")
-            model = k.Sequential([k.layers.Input([2]), k.layers.Dense(1)])
-            model.compile(name, "mse")
-            save(model, path)
-            self.assertEqual(type(mpls.keras.load_model(path).optimizer).__name__.lower(), name)
-
     @parameterized.expand([".keras", ".h5", ""])
     def test_losses_and_metrics_of_tensors(self, suffix: str) -> None:
         inputs = tf_keras.layers.Input([2])
@@ -444,61 +414,6 @@ class AllowedTest(_Base):
         )
         once, twice = dense.predict(values, verbose=0)
         np.testing.assert_array_equal(2.0 * once, twice)
-
-
-class BiteTest(_Base):
-    """What these tests refuse does harm where it is not refused."""
-
-    def test_a_named_function_runs(self) -> None:
-        canary = self.folder / "canary"
-        command = f"touch {canary}"
-
-        def change(parts: dict[str, Any]) -> None:
-            node = [["_CONSTANT_VALUE", -1, command, {}]]
-            spy = {
-                "module": "keras.layers",
-                "class_name": "Lambda",
-                "config": {
-                    "name": "spy",
-                    "function": PAYLOADS["function of os"],
-                    "function_type": "function",
-                    "output_shape": None,
-                    "output_shape_type": "raw",
-                    "arguments": {},
-                },
-                "registered_name": None,
-                "name": "spy",
-                "inbound_nodes": [node],
-            }
-            parts["model"]["config"]["layers"].append(spy)
-
-        self._assert_refused("tf_keras", ".keras", change)
-        path = self.templates.changed("tf_keras", ".keras", self.folder, change)
-        self.assertFalse(canary.exists())
-        with self.assertRaises(SavedStateError):
-            mpls.keras.load_model(path, safe_mode=False)
-        self.assertTrue(canary.exists())
-
-    @parameterized.expand([("TFOpLambda", "io.write_file"), ("SlicingOpLambda", "raw_ops.WriteFile")])
-    def test_a_function_of_tensorflow_writes(self, name: str, function: str) -> None:
-        canary = self.folder / "canary"
-
-        def change(parts: dict[str, Any]) -> None:
-            arguments = {"contents": "text"}
-            if function.startswith("raw_ops"):
-                arguments["filename"] = str(canary)
-            layers = parts["model"]["config"]["layers"]
-            spy = {"class_name": name, "config": {"name": "spy", "function": function}, "name": "spy"}
-            node = ["_CONSTANT_VALUE", -1, str(canary), arguments]
-            layers.append({**spy, "inbound_nodes": [node]})
-
-        self._assert_refused("tf_keras", ".h5", change)
-        self.assertFalse(canary.exists())
-        if not function.startswith("raw_ops"):
-            path = self.templates.changed("tf_keras", ".h5", self.folder, change)
-            with self.assertRaises(SavedStateError):
-                mpls.keras.load_model(path, safe_mode=False)
-            self.assertEqual(canary.read_text(), "text")
 
 
 if __name__ == "__main__":
