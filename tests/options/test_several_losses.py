@@ -369,6 +369,8 @@ class SharedScaleTest(unittest.TestCase):
             model.fit(np.ones([8, 1]), np.ones([8, 1]), batch_size=4, verbose=0)
             models.append(model)
         self.assertEqual((float(one.loss_scale), int(other.dynamic_counter)), (16.0, 1))
+        # Each scales losses by the value after its own last step.
+        self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other)], [8.0, 16.0])
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/model.keras"
             mpls.keras.save_model(models[1], path)
