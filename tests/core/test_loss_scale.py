@@ -115,6 +115,7 @@ class ConstructionTest(unittest.TestCase):
         for skips, expected in ((False, [True, True, True]), (True, [True, False, False])):
             scale = FixedLossScale(8, skip_nonfinite=skips)
             self.assertEqual([bool(scale.update([tf.constant(value)])[1]) for value in (1.0, INF, NAN)], expected)
+            self.assertEqual(deserialize(serialize(scale)).skip_nonfinite, skips)
 
 
 class ConfigTest(unittest.TestCase):
