@@ -156,7 +156,7 @@ def _end(
     """
     if contents is None:
         contents = {os.path.realpath(each.path): each.after for each in results if each.after is not None}
-    needs = _needs(results, contents, has_release=options.as_of is not None)
+    needs = _needs(results, contents, has_release=options.as_of is not None, keras=options.keras)
     if options.report and not (options.write and options.paths == [_STANDARD_INPUT]):
         show(_REPORTS[options.report](results, number, options.write, needs))
     else:
@@ -199,13 +199,14 @@ class _Said(NamedTuple):
     what: str
 
 
-def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_release: bool) -> list[str]:
+def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_release: bool, keras: int) -> list[str]:
     """Return what programs still need, a line for each kind of need.
 
     Args:
         results: those of files of which there is something to say; each is asked about as a program.
         contents: the new contents of those that change, by their paths.
         has_release: whether the user has said for which release the programs were written.
+        keras: the Keras for which they are rewritten.
     """
     tree, left, not_asked = Tree(contents), MAX_BYTES_OF_RUN, 0
     changed = [each for each in results if each.is_changed]
@@ -223,9 +224,11 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
             if isinstance(program, Unread) or not program.program.sources:
                 continue
             found[result.path] = list(_needs_of(program))
-            if not has_release and pins_of(program.program.sources[0].roots):
-                before = _program(old, result.path) if result.is_changed else program
-                found[result.path] += [] if isinstance(before, Unread) else _release_of(before.program)
+            before = _program(old, result.path) if result.is_changed else program
+            if isinstance(before, Found):
+                found[result.path] += _keras_of(before, program) if keras == 3 else ()
+                if not has_release:
+                    found[result.path] += _release_of(before.program)
         left -= program.program.bytes_read
         imported |= {each.file.shown for each in program.program.sources[1:]}
     needs: dict[_Said, list[str]] = {}
@@ -258,12 +261,23 @@ def _needs_of(found: Found) -> Iterator[_Said]:
         yield _Said("still uses", "still use", f"{each['name']}, which no option brings back: {each['today']}")
 
 
+def _keras_of(before: Found, after: Found) -> Iterator[_Said]:
+    """Yield that a program used Keras 2 under `mpls run`, and uses Keras 3 now: it may train differently."""
+    old, new = ({each["option"]: each for each in described(found)["options"]} for found in (before, after))
+    if "keras" in old and old["keras"]["value"] == 2 and not new:
+        flags = " ".join(old[option]["flag"] for option in ("keras", "legacy_optimizers") if option in old)
+        yield _Said("runs", "run", f"with Keras 3 now; to train as before, mpls run {flags}")
+
+
 def _release_of(program: Program) -> Iterator[_Said]:
     """Yield the old release that a file beside a program pins and that matters to it, and what to do."""
+    if not program.sources or not pins_of(program.sources[0].roots):
+        return
     as_of = Reading(program).decide().value("as_of")
-    pins = pins_of(program.sources[0].roots) if program.sources else []
     where = [
-        each.where for each in pins if isinstance(each.value, tuple) and ".".join(map(str, each.value[1])) == as_of
+        each.where
+        for each in pins_of(program.sources[0].roots)
+        if isinstance(each.value, tuple) and ".".join(map(str, each.value[1])) == as_of
     ]
     for file, line in where[:1]:
         yield _Said(_WAS, "were written for", f"{as_of}, {file}:{line}: give --as-of {as_of}")

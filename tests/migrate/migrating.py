@@ -45,7 +45,7 @@ class Migrated(NamedTuple):
 
     @property
     def unread(self) -> list[str]:
-        return re.findall(r"^mpls migrate: (?:<stdin>|\S+\.ipynb) (?!still )(.*)$", self.said, re.MULTILINE)
+        return re.findall(r"^mpls migrate: (?:<stdin>|\S+\.ipynb) (?!still |runs with )(.*)$", self.said, re.MULTILINE)
 
 
 def command(*arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:

@@ -24,6 +24,8 @@ from .migrating import command, migrated, unwrapped
 
 OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
 NEW = "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
+# What is said of the program of which that is the result.
+KERAS_3 = "runs with Keras 3 now; to train as before, mpls run --keras 2"
 LEFT = "import tensorflow as tf\nf.loss_scale()\n"
 
 
@@ -250,6 +252,7 @@ def test_what_the_result_still_needs(
     changed = "changed" if options == ("--write",) else "would change"
     assert [line for line in err.splitlines() if line.startswith("mpls migrate")] == [
         f"mpls migrate: 3 of 6 files {changed}, 1 place left to you",
+        f"mpls migrate: ./old.py {KERAS_3}",
         "mpls migrate: ./train.py still needs mpls run --v1 --keras 2 --legacy-optimizers, or tf_upgrade_v2 of "
         "TensorFlow, as it uses tf.placeholder",
     ]
@@ -272,6 +275,16 @@ def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path, capsys
     assert "gone.py still uses tf.contrib.slim, which no option brings back: " in run(capsys, "gone.py")[2]
     (folder / "a.py").write_text(f"{OLD}x = tf.placeholder(tf.float32)\ntf.GradientTape()\n")
     assert "a.py still leaves --v1 to you, as its lines disagree: mpls doctor has them" in run(capsys, "a.py")[2]
+
+
+def test_the_result_runs_with_another_keras(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "t.py").write_text(OLD.replace("(opt,", "(tf.keras.optimizers.Adam(),"))
+    line = f"mpls migrate: t.py {KERAS_3} --legacy-optimizers"
+    for options, is_said in (((), True), (("--as-of", "2.3"), True), (("--keras", "2"), False)):
+        assert (line in run(capsys, "t.py", *options)[2].splitlines()) is is_said
+    # Written, it is another program, which never ran with Keras 2.
+    run(capsys, "t.py", "--write")
+    assert run(capsys, "t.py")[2] == "mpls migrate: 0 of 1 file would change\n"
 
 
 def test_of_many_files_a_part_is_asked_what_it_needs(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,7 +369,7 @@ def test_text_report(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -
     assert lines[0].startswith("./left.py:2: left: f.loss_scale() is left")
     assert lines[1].startswith("./old.py:2: changed: tf.keras.mixed_precision.experimental.LossScaleOptimizer becomes")
     assert lines[1].endswith("[experimental-wrapper]")
-    assert lines[2:] == ["1 of 4 files changed, 1 place left to you"]
+    assert lines[2:] == ["1 of 4 files changed, 1 place left to you", f"./old.py {KERAS_3}"]
 
 
 def test_standard_input() -> None:
