@@ -68,7 +68,7 @@ def test_lines_have_at_most_100_columns(
     printed = capsys.readouterr()
     assert max(map(len, (printed.out + printed.err).splitlines())) in range(80, 101)
     # The report of texts has a line for each message.
-    assert len(run(capsys, ".", "--report", "text")[1].splitlines()) == 3
+    assert len(run(capsys, ".", "--report", "text")[1].splitlines()) == 4
 
 
 class Terminal(io.StringIO):
