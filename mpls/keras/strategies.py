@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from mpls.errors import ReplicaContextError, UnsupportedGraphError, UnsupportedStrategyError
-from mpls.upstream.keras_packages import is_dtensor_strategy_set
 from mpls.upstream.tensorflow import graph_key
 
 _SUBJECT = "LossScaleOptimizer"
@@ -51,7 +50,7 @@ def require_supported_strategy(adapter: Any) -> None:
         UnsupportedStrategyError: the current strategy is one of them.
     """
     strategy = tf.distribute.get_strategy()
-    if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED) or is_dtensor_strategy_set():
+    if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED):
         return
     name, also = type(strategy).__name__, ""
     if isinstance(strategy, _PARAMETERS_ELSEWHERE) and adapter.works_with_parameter_servers:

@@ -41,7 +41,6 @@ from mpls.upstream.optimizers import (
     fill_slot,
     hyperparameters_of,
     name_of_legacy,
-    runs_with_dtensor,
     sums_as_keras_does,
 )
 from mpls.upstream.tensorflow import graph_key, weights_of
@@ -527,10 +526,8 @@ class NewAdapter(TfKerasMembers, _NativeOverNew):
         if self._behavior.second_argument_is_name and not isinstance(skip_gradients_aggregation, str):
             skip_gradients_aggregation = bool(skip_gradients_aggregation)
         is_bool = isinstance(skip_gradients_aggregation, bool)
-        is_aggregated = (
-            not kwargs.pop("experimental_aggregate_gradients", True)
-            or (is_bool and skip_gradients_aggregation)
-            or runs_with_dtensor(self._optimizer)
+        is_aggregated = not kwargs.pop("experimental_aggregate_gradients", True) or (
+            is_bool and skip_gradients_aggregation
         )
         given, are_same = present, False
         if not is_aggregated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -87,12 +87,11 @@ def _classes(public: Any, *rows: Private) -> tuple[type, ...]:
 
 def native_policies() -> tuple[type, ...]:
     """Return the classes of dtype policies of tf_keras and Keras 3, of those that the process has loaded."""
-    return _of_loaded(lambda tf_keras: tf_keras.mixed_precision.Policy, lambda keras: keras.DTypePolicy)
-
-
-def _of_loaded(of_tf_keras: Callable[[Any], type], of_keras: Callable[[Any], type]) -> tuple[type, ...]:
-    modules = ((loaded_tf_keras(), of_tf_keras), (loaded_keras(), of_keras))
-    return tuple(find(module) for module, find in modules if module is not None)
+    tf_keras, keras = loaded_tf_keras(), loaded_keras()
+    return (
+        *(() if tf_keras is None else (tf_keras.mixed_precision.Policy,)),
+        *(() if keras is None else (keras.DTypePolicy,)),
+    )
 
 
 def compile_hooks() -> list[tuple[type, str]]:
@@ -175,14 +174,6 @@ def keras_graph_session() -> Any:
     """Return the session of tf_keras' v1 graph mode, in which the variables that it tracks are initialized."""
     get_session = table.GET_SESSION.load()
     return None if get_session is None else get_session()
-
-
-def is_dtensor_strategy_set() -> bool:
-    """Return whether the current strategy is one of DTensor's, which tf_keras supports."""
-    if loaded_tf_keras() is None:
-        return False
-    is_dtensor = table.IS_DTENSOR.load()
-    return is_dtensor is not None and bool(is_dtensor())
 
 
 def serialize_as_keras_policy(cls: type) -> None:

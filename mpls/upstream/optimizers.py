@@ -128,11 +128,6 @@ def name_of_legacy(optimizer: Any) -> str:
     return str(table.LEGACY_NAME.of(optimizer) or type(optimizer).__name__)
 
 
-def runs_with_dtensor(optimizer: Any) -> bool:
-    """Return whether a new optimizer of tf_keras works on DTensors, which are aggregated by themselves."""
-    return bool(table.RUNS_WITH_DTENSOR.of(optimizer) or table.MESH.of(optimizer))
-
-
 def trained_variables(optimizer: Any) -> list[Any]:
     """Return the variables that a Keras 3 optimizer was built with, in order.
 

@@ -284,9 +284,6 @@ HAS_HYPERS = Private(_LEGACY, "_hypers_created", "an SGD without momentum is tak
 MOMENTUM = Private("tf_keras.optimizers.legacy:SGD", "_momentum", "an SGD is taken for one with momentum")
 
 # New optimizers of tf_keras.
-MESH, RUNS_WITH_DTENSOR = (
-    Private(_NEW, name, "gradients of DTensors are summed like all others") for name in ("_mesh", "_run_with_dtensor")
-)
 NEW_SLOT = Private(
     _NEW, "_create_or_restore_slot_variable", "tf.train.Checkpoint does not restore slots through a wrapper"
 )
@@ -305,9 +302,6 @@ U_COUNTER = Private(
 _UNINITIALIZED = "in graphs of tf_keras, run tf.compat.v1.global_variables_initializer() in its session"
 TRACK_VARIABLE = Private("tf_keras.src.backend", "track_variable", _UNINITIALIZED)
 GET_SESSION = Private("tf_keras.src.backend", "get_session", "state_dict(session) needs its argument in a graph")
-IS_DTENSOR = Private(
-    "tf_keras.src.dtensor.utils", "running_with_dtensor_strategy", "strategies of DTensor are refused like unknown ones"
-)
 _COMPILE = "compile does not wrap the optimizers of models with an experimental policy. Wrap them yourself"
 TF_KERAS_COMPILE = Private("tf_keras.src.engine.training:Model", "_get_optimizer", _COMPILE)
 TF_KERAS_COMPILE_V1 = Private("tf_keras.src.engine.training_v1:Model", "_set_optimizer", _COMPILE)

@@ -172,11 +172,6 @@ class ExampleTest(unittest.TestCase):
     def test_blocks_of_the_page_of_names_run(self) -> None:
         run_here("blocks", str(ROOT / QUICK))
 
-    def test_most_pages_have_examples_and_a_skipped_one_says_why(self) -> None:
-        blocks = {name: list(blocks_of((ROOT / name).read_text())) for name in DOCUMENTS}
-        self.assertGreater(sum(has_examples(name) for name in DOCUMENTS), 14)
-        self.assertFalse([name for name, each in blocks.items() if any(block.skip_reason == "" for block in each)])
-
     @parameterized.expand([(name,) for name in modules()])
     @pytest.mark.matrix
     def test_doctests_of_module(self, name: str) -> None:
@@ -185,26 +180,6 @@ class ExampleTest(unittest.TestCase):
     @pytest.mark.matrix
     def test_doctests_are_found(self) -> None:
         self.assertGreater(sum(result["examples"] for result in doctest_results().values()), 20)
-
-    def test_a_wrong_example_is_noticed(self) -> None:
-        runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
-        test = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, 0)
-        report = io.StringIO()
-        runner.run(test, out=report.write)
-        self.assertIn("Expected:", report.getvalue())
-
-    @pytest.mark.matrix
-    def test_a_failing_block_is_noticed(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "wrong.md"
-            path.write_text("Text\n\n```python\nx = 1\n```\n\n<!-- skip: wrong -->\n```python\n1 / 0\n```\n")
-            run_blocks(path)
-            path.write_text("Text\n\n```python\nx = 1\n```\nText\n\n```python\nassert x == 2\n```\n")
-            with self.assertRaisesRegex(AssertionError, r'wrong\.md", line 9'):
-                run_here("blocks", str(path))
-            path.write_text("```bash\nfalse\n```\n\n<!-- runs -->\n```bash\nmpls inspect nothing\n```\n")
-            with self.assertRaisesRegex(AssertionError, "status 2 of:"):
-                run_here("blocks", str(path))
 
 
 # --- docstrings -----------------------------------------------------------------------------------

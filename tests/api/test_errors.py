@@ -63,7 +63,7 @@ def processes() -> dict[str, subprocess.Popen[str]]:
     """Start the evaluation, in both modes side by side."""
     return {
         mode: subprocess.Popen(
-            [sys.executable, str(HERE / "evaluate.py"), mode, "mpls"],
+            [sys.executable, str(HERE / "evaluate.py"), mode],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -102,7 +102,7 @@ NOISE = [
     # What the graph calls an op or a test's own variable is no part of the API.
     (r"<tf\.(Tensor|Operation) '[^']*'", r"<tf.\1 ''"),
     (r"'(?:Variable|v)(?:_?\d+)?(:0|/)", r"'v\1"),
-    (r"__main__\.(?:names_of\.<locals>\.)?Sub", "Sub"),
+    (r"__main__\.(?:names_of\w*\.<locals>\.)?Sub", "Sub"),
     # NumPy 1 and 2 show their scalars differently.
     (r"np\.(True|False)_", r"\1"),
 ]
@@ -464,32 +464,6 @@ def own_errors() -> dict[str, tuple[str, str]]:
 
 class MessageTest(unittest.TestCase):
     """Errors that mpls raises itself say what is wrong, with what, and what to do."""
-
-    @parameterized.expand(
-        [
-            ("no public name", "loss_scale must be a number; got 'foo' (str). Pass 4.0. See mpls docs numbers"),
-            ("no value", "LossScale: value must be a number. Pass 4.0. See mpls docs numbers"),
-            ("no type", "LossScale: value must be a number; got 'foo'. Pass 4.0. See mpls docs numbers"),
-            ("no advice", "LossScale: value must be a number; got 'foo' (str). See mpls docs numbers"),
-            ("no anchor", "LossScale: value must be a number; got 'foo' (str). Pass 4.0."),
-        ]
-    )
-    def test_an_incomplete_text_is_noticed(self, label: str, text: str) -> None:
-        self.assertFalse(has_the_form(text))
-
-    def test_a_traceback_is_left_out(self) -> None:
-        text = "LossScale: value must be a number; got 'foo' (str). Pass 4.0. See mpls docs numbers"
-        shown = (
-            f'in user code:\n\n    File "a.py", line 1, in step  *\n        x: f()\n\n    ArgumentValueError: {text}\n'
-        )
-        self.assertEqual(written_by_mpls(shown), text)
-        self.assertEqual(written_by_mpls(text), text)
-        self.assertFalse(has_the_form(shown))
-
-    @pytest.mark.matrix
-    def test_some_come_out_of_a_function(self) -> None:
-        shown = {outcome.get("message", "").partition("\n")[0] for outcome in evaluated("v2").values()}
-        self.assertIn("in user code:", shown)
 
     @pytest.mark.matrix
     def test_texts_have_the_form(self) -> None:

@@ -7,8 +7,6 @@ import graphlib
 import re
 from collections.abc import Iterator
 
-import pytest
-
 from .source_tree import ROOT, modules
 
 # What others than `upstream` may not import: it knows which release has which part of it.
@@ -66,15 +64,3 @@ def test_private_modules_of_frameworks_are_imported_by_upstream_only() -> None:
     assert {name: names for name, names in found.items() if not name.startswith("mpls.upstream.")} == {}
     seen = "from tensorflow.python.ops import math_ops\nimport_module('keras.src.backend')"
     assert len(list(private_imports(ast.parse(seen)))) == 2
-
-
-@pytest.mark.parametrize(
-    "line", ["import mpls.keras", "from mpls import keras", "def f():\n    from mpls.keras import LossScaleOptimizer"]
-)
-def test_an_import_is_seen(line: str) -> None:
-    assert list(imports_of("mpls.v1", ast.parse(line), {"mpls", "mpls.keras"})) == ["mpls.keras"]
-
-
-@pytest.mark.parametrize("line", ["from keras.src import ops", "f('x', import_module('tensorflow.python.eager'))"])
-def test_a_private_import_is_seen(line: str) -> None:
-    assert len(list(private_imports(ast.parse(line)))) == 1

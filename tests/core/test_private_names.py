@@ -275,11 +275,6 @@ def policy() -> Any:
     return found
 
 
-def central() -> None:
-    with tf.distribute.experimental.CentralStorageStrategy(["CPU:0"]).scope():
-        mpls.keras.LossScaleOptimizer(legacy.SGD())
-
-
 def mirrored(make: Callable[[], Any]) -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
@@ -365,7 +360,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
         ["LEGACY_SLOTS", "WEIGHTS", "LEGACY_STEPS", "HAS_HYPERS", "MOMENTUM"],
         lambda: converted(legacy.SGD(0.5), legacy.SGD(0.25)),
     ),
-    **dict.fromkeys(["MESH", "RUNS_WITH_DTENSOR"], lambda: wrapped(tf_keras.optimizers.SGD)),
     **dict.fromkeys(
         ["INDEX", "VARIABLE_KEY", "NEW_STEPS", "COMPUTE_RATE"],
         lambda: converted(tf_keras.optimizers.Adam(0.5), tf_keras.optimizers.Adam(0.25)),
@@ -376,7 +370,6 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     ),
     "TRACK_VARIABLE": lambda: keras_graph(with_state=False),
     "GET_SESSION": keras_graph,
-    "IS_DTENSOR": central,
     **dict.fromkeys(["TF_KERAS_COMPILE", "TF_KERAS_COMPILE_V1", "COMPILING"], policy),
     "TF_KERAS_COMPILED": saved_tf_keras,
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),

@@ -1,14 +1,8 @@
-"""The classes that the pages document, and the optimizers that they wrap.
-
-The tests use the names of mpls. `test_names_of_the_pages.py` runs them again with the pages' own names and Keras 2, in
-a process in which `mpls.install(replace_existing=True)` has put these back.
-"""
+"""The classes that the pages document, and the optimizers that they wrap."""
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,48 +12,33 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-import mpls
 import mpls.experimental
 import mpls.keras
 import mpls.v1
 
 INF, NAN = float("inf"), float("nan")
-NAMES: dict[str, Any] = {
-    "tf.keras.mixed_precision.LossScaleOptimizer": mpls.keras.LossScaleOptimizer,
-    "tf.keras.mixed_precision.experimental.LossScaleOptimizer": mpls.experimental.LossScaleOptimizer,
-    "tf.compat.v1.keras.mixed_precision.experimental.LossScaleOptimizer": mpls.experimental.LossScaleOptimizer,
-    "tf.mixed_precision.experimental.LossScale": mpls.v1.LossScale,
-    "tf.compat.v1.mixed_precision.LossScale": mpls.v1.LossScale,
-    "tf.compat.v1.mixed_precision.experimental.DynamicLossScale": mpls.v1.DynamicLossScale,
-    "tf.compat.v1.mixed_precision.experimental.FixedLossScale": mpls.v1.FixedLossScale,
-    "tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer": mpls.v1.MixedPrecisionLossScaleOptimizer,
+LossScaleOptimizer: Any = mpls.keras.LossScaleOptimizer
+Experimental: Any = mpls.experimental.LossScaleOptimizer
+LossScale: Any = mpls.v1.LossScale
+FixedLossScale: Any = mpls.v1.FixedLossScale
+DynamicLossScale: Any = mpls.v1.DynamicLossScale
+GraphWrapper: Any = mpls.v1.MixedPrecisionLossScaleOptimizer
+# The names that the pages have for them.
+NAMES = {
+    "tf.keras.mixed_precision.LossScaleOptimizer": LossScaleOptimizer,
+    "tf.keras.mixed_precision.experimental.LossScaleOptimizer": Experimental,
+    "tf.compat.v1.keras.mixed_precision.experimental.LossScaleOptimizer": Experimental,
+    "tf.mixed_precision.experimental.LossScale": LossScale,
+    "tf.compat.v1.mixed_precision.LossScale": LossScale,
+    "tf.compat.v1.mixed_precision.experimental.DynamicLossScale": DynamicLossScale,
+    "tf.compat.v1.mixed_precision.experimental.FixedLossScale": FixedLossScale,
+    "tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer": GraphWrapper,
 }
-
-# Set in a process that is to use the pages' names.
-VARIABLE = "NAMES_OF_THE_PAGES"
-if VARIABLE in os.environ:
-    mpls.install(replace_existing=True)
-
-
-def looked_up(name: str) -> Any:
-    """Return what a name is in a program."""
-    return functools.reduce(getattr, name.split(".")[1:], tf)
-
-
-def named(name: str) -> Any:
-    return looked_up(name) if VARIABLE in os.environ else NAMES[name]
-
-
-LossScaleOptimizer = named("tf.keras.mixed_precision.LossScaleOptimizer")
-Experimental = named("tf.keras.mixed_precision.experimental.LossScaleOptimizer")
-LossScale = named("tf.mixed_precision.experimental.LossScale")
-FixedLossScale = named("tf.compat.v1.mixed_precision.experimental.FixedLossScale")
-DynamicLossScale = named("tf.compat.v1.mixed_precision.experimental.DynamicLossScale")
-GraphWrapper = named("tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer")
-
-OPTIMIZERS: dict[str, Any] = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers}
-if VARIABLE not in os.environ:
-    OPTIMIZERS["keras3"] = keras.optimizers
+OPTIMIZERS: dict[str, Any] = {
+    "legacy": tf_keras.optimizers.legacy,
+    "new": tf_keras.optimizers,
+    "keras3": keras.optimizers,
+}
 FAMILIES = tuple(OPTIMIZERS)
 CLASSES = ("LossScaleOptimizer", "experimental")
 

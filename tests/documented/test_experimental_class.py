@@ -5,7 +5,6 @@ The class is "identical to the non-experimental" one but for its constructor: th
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -60,25 +59,7 @@ def test_the_examples_of_instances(family: str) -> None:
     assert not isinstance(opt2, Experimental)
 
 
-def test_it_subclasses_the_other_but_not_vice_versa() -> None:
-    assert issubclass(Experimental, LossScaleOptimizer)
-    assert not issubclass(LossScaleOptimizer, Experimental)
-
-
 # --- the constructor ------------------------------------------------------------------------------
-
-
-def test_arguments_have_these_names() -> None:
-    _, *parameters = inspect.signature(Experimental.__init__).parameters.values()
-    empty = inspect.Parameter.empty
-    assert [(each.name, each.default) for each in parameters][:2] == [("optimizer", empty), ("loss_scale", empty)]
-    assert {each.kind for each in parameters[2:]} == {inspect.Parameter.KEYWORD_ONLY}
-
-
-@over_families
-def test_it_is_deprecated(family: str) -> None:
-    with pytest.warns(FutureWarning, match=r"Replace it by: mpls\.keras\.LossScaleOptimizer\(optimizer\)"):
-        Experimental(OPTIMIZERS[family].SGD(), "dynamic")
 
 
 @over_families
@@ -116,17 +97,6 @@ def test_the_gradient_that_is_clipped_is_unscaled(family: str, cls: str, argumen
     optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(1.0, **{argument: 0.5})), tf.Variable([0.0, 0.0])
     minimize(optimizer, weight, lambda: tf.reduce_sum(weight * [3.0, 4.0]))
     assert weight.numpy().tolist() == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("argument", ["clipvalue", "clipnorm", "global_clipnorm"])
-@over_wrappers
-def test_each_weight_is_clipped_or_all_together(family: str, cls: str, argument: str) -> None:
-    weights = [tf.Variable([0.0, 0.0]), tf.Variable([0.0, 0.0])]
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD(1.0, **{argument: 1.0}))
-    optimizer.minimize(lambda: tf.reduce_sum(weights[0] * [0.0, 4.0] + weights[1] * [3.0, 0.0]), var_list=weights)
-    together = argument == "global_clipnorm"
-    assert weights[0].numpy().tolist() == pytest.approx([0.0, -0.8 if together else -1.0], rel=1e-6)
-    assert weights[1].numpy().tolist() == pytest.approx([-0.6 if together else -1.0, 0.0], rel=1e-6)
 
 
 @pytest.mark.parametrize("cls", ["LossScaleOptimizer", "experimental"])

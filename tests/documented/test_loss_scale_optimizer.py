@@ -15,28 +15,18 @@ from .families import (
     CLASSES,
     FAMILIES,
     INF,
-    NAN,
     OPTIMIZERS,
     STEPS,
     LossScaleOptimizer,
-    custom_step,
     minimize,
     over_families,
     over_wrappers,
     passing,
-    state,
     train,
     wrap,
 )
 
 # --- what it is for -------------------------------------------------------------------------------
-
-
-@over_wrappers
-def test_it_inherits_from_optimizer(family: str, cls: str) -> None:
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD())
-    assert isinstance(optimizer, OPTIMIZERS[family].Optimizer)
-    assert isinstance(optimizer, LossScaleOptimizer)
 
 
 @over_wrappers
@@ -70,29 +60,7 @@ def test_intermediate_gradients_are_scaled_and_final_ones_are_not(family: str, c
     assert (intermediate, float(weight)) == ([128.0], 0.5)
 
 
-@over_wrappers
-def test_by_default_the_loss_scale_is_updated_over_time(family: str, cls: str) -> None:
-    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD()), tf.Variable(1.0)
-    assert optimizer.dynamic is True
-    train(optimizer, weight, [INF])
-    assert float(optimizer.loss_scale) == 2.0**14
-
-
 # --- examples -------------------------------------------------------------------------------------
-
-
-@over_wrappers
-def test_the_example_with_minimize_and_then_a_tape(family: str, cls: str) -> None:
-    opt = OPTIMIZERS[family].SGD(0.25)
-    opt = wrap(cls, opt)
-    var = tf.Variable(1.0)
-    loss_fn = lambda: var**2  # noqa: E731
-    opt.minimize(loss_fn, var_list=var)
-    assert var.numpy() == 0.5
-    custom_step(opt, var, loss_fn)
-    assert var.numpy() == 0.25
-    # "Loss scale is updated here"
-    assert state(opt) == (2.0**15, 2)
 
 
 @over_wrappers
@@ -119,34 +87,7 @@ def test_the_example_of_what_is_no_hyperparameter(family: str, cls: str) -> None
     assert opt.inner_optimizer.epsilon == 1e-5
 
 
-@over_wrappers
-def test_what_is_no_hyperparameter_has_no_effect_on_training(family: str, cls: str) -> None:
-    finals = []
-    for sets in (False, True):
-        opt, weight = wrap(cls, OPTIMIZERS[family].Adam(0.5, epsilon=1e-5)), tf.Variable(1.0)
-        if sets:
-            with pytest.warns(MplsWarning):
-                opt.epsilon = 1e3
-        train(opt, weight, [1.0])
-        finals.append(float(weight))
-    assert finals[0] == finals[1] == pytest.approx(0.5, abs=1e-3)
-
-
 # --- arguments ------------------------------------------------------------------------------------
-
-
-def test_arguments_have_these_names_and_defaults() -> None:
-    _, *parameters = inspect.signature(LossScaleOptimizer.__init__).parameters.values()
-    empty = inspect.Parameter.empty
-    expected = [
-        ("inner_optimizer", empty),
-        ("dynamic", True),
-        ("initial_scale", None),
-        ("dynamic_growth_steps", None),
-    ]
-    assert [(each.name, each.default) for each in parameters][:4] == expected
-    # What mpls adds changes nothing for programs that were written for the original.
-    assert {each.kind for each in parameters[4:]} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 @over_families
@@ -155,63 +96,7 @@ def test_defaults_of_a_dynamic_scale(family: str) -> None:
     assert (optimizer.initial_scale, optimizer.dynamic_growth_steps) == (2.0**15, 2000)
 
 
-@over_families
-def test_a_fixed_scale_must_be_specified(family: str) -> None:
-    with pytest.raises(ValueError, match="initial_scale must be a number if dynamic is False"):
-        LossScaleOptimizer(OPTIMIZERS[family].SGD(), dynamic=False)
-
-
-@over_families
-def test_growth_steps_can_only_be_specified_if_dynamic(family: str) -> None:
-    with pytest.raises(ValueError, match="dynamic_growth_steps must be None if dynamic is False"):
-        LossScaleOptimizer(OPTIMIZERS[family].SGD(), dynamic=False, initial_scale=8, dynamic_growth_steps=2)
-
-
-@over_wrappers
-def test_a_fixed_scale_does_not_change_over_time(family: str, cls: str) -> None:
-    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(0.25), dynamic=False, initial_scale=8), tf.Variable(1.0)
-    train(optimizer, weight, [1.0, 1.0])
-    assert float(weight) == 0.5
-    train(optimizer, weight, [INF, 1.0])
-    assert float(optimizer.loss_scale) == 8.0
-
-
 # --- the algorithm --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("step", STEPS)
-@over_wrappers
-def test_the_scale_doubles_and_halves(family: str, cls: str, step: str) -> None:
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25), initial_scale=8, dynamic_growth_steps=2)
-    weight, seen = tf.Variable(1.0), []
-    # Every two finite steps in a row it is doubled; a step that is not resets the count, and halves it.
-    for factor in (1.0, 1.0, 1.0, NAN, 1.0, INF):
-        train(optimizer, weight, [factor], STEPS[step])
-        seen.append((float(weight), *state(optimizer)))
-    assert seen == [(0.75, 8, 1), (0.5, 16, 0), (0.25, 16, 1), (0.25, 8, 0), (0.0, 8, 1), (0.0, 4, 0)]
-
-
-@over_wrappers
-def test_skipped_steps_change_no_trainable_variable(family: str, cls: str) -> None:
-    weights = [tf.Variable(1.0), tf.Variable(2.0)]
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD(0.25, momentum=0.5))
-    # One gradient of two is not finite.
-    optimizer.minimize(lambda: weights[0] * NAN + weights[1], var_list=weights)
-    assert [float(each) for each in weights] == [1.0, 2.0]
-
-
-@over_wrappers
-def test_a_few_steps_are_skipped_at_first_and_then_one_in_so_many(family: str, cls: str) -> None:
-    optimizer, weight = wrap(cls, OPTIMIZERS[family].SGD(2.0**-10), dynamic_growth_steps=4), tf.Variable(1.0)
-    applied = []
-    for _ in range(16):
-        before = float(weight)
-        # In float16, the gradient overflows at scales from 2**10 on.
-        minimize(optimizer, weight, lambda: tf.cast(weight, tf.float16) * 64)
-        applied.append(float(weight) != before)
-    # The first "2 to 15": too high a scale falls faster than one that is too low rises, which takes 4 steps to double.
-    assert applied == [*[False] * 6, *[True] * 4, False, *[True] * 4, False]
-    assert float(optimizer.loss_scale) == 2.0**9
 
 
 # --- methods --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +14,7 @@ import tensorflow as tf
 import mpls.contrib
 from mpls.errors import MplsWarning
 
-from .families import INF, NAN, DynamicLossScale, FixedLossScale, GraphWrapper, passing
+from .families import INF, NAN, DynamicLossScale, FixedLossScale, GraphWrapper
 
 v1 = tf.compat.v1
 # What `loss_scale` may be; the scale at the start, and after an overflow.
@@ -69,21 +68,6 @@ class Recording(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
 # --- the class ------------------------------------------------------------------------------------
 
 
-def test_it_inherits_from_optimizer() -> None:
-    assert isinstance(sgd("dynamic"), v1.train.Optimizer)
-
-
-def test_arguments_have_these_names() -> None:
-    _, *parameters = inspect.signature(GraphWrapper.__init__).parameters.values()
-    empty = inspect.Parameter.empty
-    assert [(each.name, each.default) for each in parameters][:2] == [("opt", empty), ("loss_scale", empty)]
-    assert {each.kind for each in parameters[2:]} == {inspect.Parameter.KEYWORD_ONLY}
-
-
-def test_class_variables() -> None:
-    assert (GraphWrapper.GATE_NONE, GraphWrapper.GATE_OP, GraphWrapper.GATE_GRAPH) == (0, 1, 2)
-
-
 def test_use_locking_and_name_are_those_of_the_optimizer() -> None:
     for use_locking in (False, True):
         inner = v1.train.GradientDescentOptimizer(0.25, use_locking=use_locking, name="mine")
@@ -129,17 +113,6 @@ def test_the_loss_is_multiplied_and_the_gradients_are_divided(scale: str, mode: 
             (tf.function(step) if mode == "function" else step)()
             found = [float(weight), float(seen)]
     assert found == [0.25, 3.0 * SCALES[scale][1]]
-
-
-def test_numeric_underflow_is_avoided(graph: Any) -> None:
-    small, finals = tf.constant(2.0**-13, tf.float16), []
-    for optimizer in (v1.train.GradientDescentOptimizer(2.0**20), sgd("string", 2.0**20)):
-        weight = v1.Variable(1.0)
-        train_op = optimizer.minimize(tf.cast(weight, tf.float16) * small * small, var_list=[weight])
-        with started() as session:
-            session.run(train_op)
-            finals.append(session.run(weight))
-    assert finals == [1.0, 1.0 - 2.0**-6]
 
 
 # --- apply_gradients ------------------------------------------------------------------------------
@@ -295,23 +268,6 @@ def test_other_gates_are_refused(graph: Any) -> None:
         sgd("number").minimize(weight * 1.0, gate_gradients=7)
 
 
-def test_it_combines_the_two_others() -> None:
-    calls = []
-
-    class Noting(GraphWrapper):  # type: ignore[misc, valid-type]
-        def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-            calls.append("compute_gradients")
-            return super().compute_gradients(*args, **kwargs)
-
-        def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-            calls.append("apply_gradients")
-            return super().apply_gradients(*args, **kwargs)
-
-    weight = tf.Variable(1.0)
-    Noting(v1.train.GradientDescentOptimizer(0.25), 8).minimize(lambda: weight * 1.0, var_list=[weight])
-    assert (calls, float(weight)) == (["compute_gradients", "apply_gradients"], 0.75)
-
-
 @pytest.mark.parametrize("bad", ["number", "string", "tensor", "none"])
 @pytest.mark.parametrize("mode", ["graph", "eager"])
 @pytest.mark.parametrize("wrapper", ["v1", "contrib"])
@@ -378,12 +334,3 @@ def test_slots_are_found_by_name(scale: str, mode: str) -> None:
         assert slot is inner.get_slot(weight, "momentum")
         assert optimizer.get_slot(weight, "missing") is None
         assert {id(each) for each in inner.variables()} <= {id(each) for each in optimizer.variables()}
-
-
-def test_intermediate_gradients_of_a_changed_scale() -> None:
-    """Each step uses the scale of its moment."""
-    seen: list[float] = []
-    watched, weight, optimizer = passing(seen), tf.Variable(1.0), sgd("dynamic")
-    for factor in (INF, 1.0):
-        optimizer.minimize(lambda factor=factor: watched(weight) * factor, var_list=[weight])
-    assert (seen, float(weight)) == ([INF, 4.0], 0.75)

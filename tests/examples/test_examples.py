@@ -129,10 +129,7 @@ class QuickRunTest(BetweenTestCase):
             self.assertGreater(outcome.column("seconds")[run], 0)
             # Nothing is learned yet: around the 10 % of a guess.
             self.assertBetween(outcome.column("test accuracy")[run], 0.02, 0.4)
-
-    @parameterized.expand(SCRIPTS)
-    def test_underflow_is_there_from_the_first_steps(self, script: str) -> None:
-        underflow = quick_outcome(script).column("gradients underflowed")
+        underflow = outcome.column("gradients underflowed")
         self.assertEqual(underflow[FLOAT32], 0)
         self.assertBetween(underflow[UNSCALED], 0.2, 0.5)
         self.assertLess(underflow[SCALED], 0.01)
@@ -171,16 +168,8 @@ class QuickRunTest(BetweenTestCase):
             )
 
     def test_bad_arguments_end_with_a_message(self) -> None:
-        self._check_bad_arguments(SCRIPTS[0])
-
-    @parameterized.expand(SCRIPTS[1:])
-    @pytest.mark.long
-    def test_bad_arguments_of_the_others(self, script: str) -> None:
-        self._check_bad_arguments(script)
-
-    def _check_bad_arguments(self, script: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            process = run_script(script, "--steps", "0", folder=folder, timeout=120)
+            process = run_script(SCRIPTS[0], "--steps", "0", folder=folder, timeout=120)
             self.assertEqual(os.listdir(folder), [])
         self.assertEqual(process.returncode, 2)
         self.assertEqual(process.stdout, "")
@@ -214,10 +203,6 @@ class FullRunTest(BetweenTestCase):
         self.assertEqual(scale, 2.0 ** round(np.log2(scale)))
 
     @parameterized.expand(SCRIPTS)
-    def test_time(self, script: str) -> None:
-        self.assertLess(sum(full_outcome(script).column("seconds").values()), 300)
-
-    @parameterized.expand(SCRIPTS)
     def test_the_seed_decides(self, script: str) -> None:
         def numbers(seed: str) -> list[dict[str, float]]:
             outcome = Outcome(script, "--steps", "60", "--seed", seed, timeout=240)
@@ -230,26 +215,15 @@ class FullRunTest(BetweenTestCase):
 class UnderflowShareTest(unittest.TestCase):
     @parameterized.expand(
         [
-            ("nothing lost", [[1e-7, 1.0]], [[1e-7, 1.0]], 0.0),
-            ("all lost", [[0.0, 0.0]], [[1e-9, -1e-9]], 1.0),
             ("dead elements do not count", [[0.0, 0.0, 0.0, 2.0]], [[0.0, 0.0, 1e-9, 2.0]], 0.5),
             ("elements count, not variables", [[0.0], [1.0, 1.0, 1.0]], [[1e-9], [1.0, 1.0, 1.0]], 0.25),
             ("non-finite is not zero", [[np.nan, np.inf]], [[1.0, 1.0]], 0.0),
-            ("only zero in float32", [[1e-7]], [[0.0]], 0.0),
             ("no gradient at all", [[0.0, 0.0]], [[0.0, 0.0]], 0.0),
         ]
     )
     def test_share(self, case: str, gradients: list[list[float]], references: list[list[float]], share: float) -> None:
         found = REPORT.underflow_share(*([np.array(grad) for grad in grads] for grads in (gradients, references)))
         self.assertEqual(found, share)
-
-    def test_float16_loses_what_is_below_half_its_smallest_number(self) -> None:
-        reference = np.array([2.0**-24, 2.0**-25 * 1.01, 2.0**-25, 1e-8], np.float32)
-        self.assertEqual(REPORT.underflow_share([reference.astype(np.float16)], [reference]), 0.5)
-
-    def test_numbers_of_variables_must_agree(self) -> None:
-        with self.assertRaises(ValueError):
-            REPORT.underflow_share([np.zeros(1)], [])
 
 
 if __name__ == "__main__":
