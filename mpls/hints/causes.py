@@ -171,6 +171,10 @@ class Failure:
         """Return whether the statement takes a loss scale as the object that it was up to TF 2.3."""
         if any("loss_scale" in sign.what and sign.where in self._lines for sign in self.signs):
             return True
+        is_tensor = re.search(r"Tensor' object is not callable", str(self.error))
+        if is_tensor and any(each.name == "loss_scale" and each.call is not None for each in self._accesses):
+            # Of what has no other name, as the variable of a comprehension.
+            return True
         # Of an object that the source does not show to be an experimental wrapper.
         wrapper = getattr(sys.modules.get("mpls.experimental"), WRAPPER, None)
         read = [each for each in self._accesses if each.name in ("loss_scale", "get_config")]

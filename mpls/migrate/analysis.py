@@ -411,7 +411,8 @@ class Analysis:
                 # A module of the program's own still has what it imports.
                 paths = frozenset(path for path in asked.paths if not path.startswith("@"))
                 members = self.meanings.member(asked._replace(paths=paths), name.value).paths
-                found += [(call, path) for path in sorted(members) if is_gone(path)]
+                # As `tf.compat.v1 if is_new else tf` says, one of several is there.
+                found += [(call, path) for path in sorted(members) if all(map(is_gone, members))]
         return found
 
     def names_of_star(self, node: ast.ImportFrom) -> tuple[str, list[str]]:

@@ -180,13 +180,15 @@ class Objects:
                 return made
         if not isinstance(node.func, ast.Name):
             return UNKNOWN
-        bound = region.only(node.func.id)
-        function = None if bound is None else bound.value
-        if bound is not None and isinstance(function, ast.ClassDef):
-            return self._of_class(function, bound.region)
-        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return _any_of([self._of_callable(each, depth) for each in region.find(node.func.id)])
+
+    def _of_callable(self, bound: Binding, depth: int) -> Kinds:
+        """Return what a call of a class or function of the file gives."""
+        if isinstance(bound.value, ast.ClassDef):
+            return self._of_class(bound.value, bound.region)
+        if not isinstance(bound.value, ast.FunctionDef) or bound.value.decorator_list:
             return UNKNOWN
-        returned = self.survey.returns.get(function, [])
+        returned = self.survey.returns.get(bound.value, [])
         return _any_of(
             [_NONE if value is None else self._kinds(value, within, depth + 1) for value, within in returned]
         )

@@ -565,7 +565,7 @@ class Survey:
             self._bind(target.id, value)
             self._note_assigned(target, value)
         elif isinstance(target, _LITERALS):
-            values = value.elts if isinstance(value, _LITERALS) else []
+            values = value.elts if isinstance(value, _LITERALS) else _made_by(value) * len(target.elts)
             is_plain = len(values) == len(target.elts) and not any(
                 isinstance(each, ast.Starred) for each in (*values, *target.elts)
             )
@@ -762,6 +762,14 @@ def _items(values: ast.expr, target: ast.expr) -> list[ast.expr | None]:
     is_plain = isinstance(values, _LITERALS) and not any(isinstance(each, ast.Starred) for each in values.elts)
     known = is_plain and all(isinstance(each, ast.Name) for each in names)
     return [*values.elts] or [None] if known else [None]  # type: ignore[attr-defined]
+
+
+def _made_by(value: ast.expr | None) -> list[ast.expr]:
+    """Return the call that makes each item of a comprehension; none if the comprehension may rename what is called."""
+    if not isinstance(value, ast.ListComp | ast.GeneratorExp) or not isinstance(value.elt, ast.Call):
+        return []
+    renamed = {each.id for part in value.generators for each in ast.walk(part.target) if isinstance(each, ast.Name)}
+    return [] if chain_of(value.elt.func)[0] in renamed else [value.elt]
 
 
 def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:

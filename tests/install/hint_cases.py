@@ -106,6 +106,9 @@ class Case(NamedTuple):
 CASES = {
     # Each cause, in the forms in which programs meet it.
     "called": Case(OPT + "opt.loss_scale()", "--as-of 2.3"),
+    "called_of_what_a_generator_gives": Case(
+        OPT + "def each():\n    yield opt\nprint([float(o.loss_scale()) for o in each()])", "--as-of 2.3", chosen=""
+    ),
     "called_of_new": Case(
         OPT + "W = tf.keras.mixed_precision.experimental.LossScaleOptimizer\n"
         "W(tf_keras.optimizers.legacy.SGD(), 'dynamic').loss_scale()",

@@ -389,6 +389,9 @@ MEMBERS = {
     "a name that is there, in a string": case("f = tf_any('keras.mixed_precision.set_global_policy')\n"),
     "another word in a string": case("log('mixed_precision is on', 'mixed_precision.yaml')\n"),
     "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n", "names-in-strings"),
+    "a module of each release": case(
+        f"{TF}tf1 = tf.compat.v1 if NEW else tf\nhasattr(tf1.train.experimental, 'MixedPrecisionLossScaleOptimizer')\n"
+    ),
     "a guard without another branch": case(f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\n", "names-in-strings"),
     "a guard that is denied": case(f"{TF}if not hasattr({KERAS}, 'experimental'):\n    Policy = None\n"),
     "a guard with nothing in its place": case(

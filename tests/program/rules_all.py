@@ -242,6 +242,9 @@ AS_OF = [
         for code in (
             "a = b = L(SGD(), 'dynamic')\nb.loss_scale()",
             "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
+            "o1, o2 = [L(SGD(), rate) for rate in (1, 2)]\n[o.loss_scale() for o in (o1, o2)]",
+            "try:\n    def make(o): return L(o, 1)\nexcept ImportError:\n    def make(o): return L(o, 2)\n"
+            "for o in (make(SGD()), make(SGD())): o.loss_scale()",
             "if (o := L(SGD(), 1)): o.loss_scale()",
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
             "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
@@ -322,6 +325,7 @@ AS_OF = [
             "a = b = thing(L(SGD()))\nb.loss_scale()",
             "o, p = L(SGD()), thing()\np.loss_scale()",
             "o, p = pair(L(SGD()))\no.loss_scale()",
+            "o, p = [L(SGD()) for L in (L, thing)]\np.loss_scale()",
             "if (o := thing(L(SGD()))): o.loss_scale()",
             "o = L(SGD())\no = thing()\nif (p := o): p.loss_scale()",
             "o = L(SGD())\no.get_config()['optimizer']",
