@@ -2,15 +2,13 @@
 
 Usage: multi_worker_training.py CASE... [--patience SECONDS] --task worker:INDEX
 
-A case is `FAMILY LOOP API` or `FAMILY LOOP API alone`. The workers train one after the other, and say for each what
-they saw after each step. Alone, each worker trains on the data of both, without the other. With patience, a worker says
-so when a step takes longer, and ends.
+A case is `FAMILY LOOP API`. The workers train one after the other, and say for each what they saw after each step. With
+patience, a worker says so when a step takes longer, and ends.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import threading
@@ -107,9 +105,9 @@ def scaled(features: Any, factors: Any) -> Any:
 
 def train(name: str, strategy: Any, patience: float | None) -> dict[str, Any]:
     """Return what was seen in a case, and the error that it ended with."""
-    family, loop, api, *alone = name.split()
+    family, loop, api = name.split()
     steps = FINITE_STEPS if api == "bare" else STEPS
-    with contextlib.nullcontext() if alone else strategy.scope():
+    with strategy.scope():
         training = Training(family, loop, api)
     if patience is not None:
         threading.Thread(target=end_if_stuck, args=(name, training, patience), daemon=True).start()
