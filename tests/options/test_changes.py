@@ -24,7 +24,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning, TrainingStuckError
+from mpls.errors import MplsWarning, TrainingStuckError
 
 from .trainers import FAMILIES, RATE, SCALE_SETTINGS, Trainer
 
@@ -32,58 +32,10 @@ v1 = tf.compat.v1
 INF = float("inf")
 
 
-def in_a_thread(call: Any) -> None:
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-
-
 class ElsewhereTest(unittest.TestCase):
-    @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
-    @pytest.mark.default_run("one case")
-    def test_a_session_may_be_passed_outside_of_its_graph(self, family: str) -> None:
-        with Trainer(
-            family, "session", lambda: FAMILIES[family](8.0, 2, adjustable=True, count_steps=True)
-        ) as training:
-            opt, session = training.opt, training.session
-            training.take(1.0)
-
-            def change() -> None:
-                opt.set_scale(4, session=session)
-                opt.configure(max_scale=2, session=session)
-                state = opt.state_dict(session)
-                self.assertEqual((state["scale"], state["applied_steps"]), (2.0, 1))
-                opt.load_state_dict({**state, "good_steps": 1, "applied_steps": 7}, session)
-
-            in_a_thread(change)
-            state = opt.state_dict(session)
-            found = [state[name] for name in ("scale", "max_scale", "good_steps", "applied_steps")]
-            self.assertEqual(found, [2.0, 2.0, 1, 7])
-
-    def test_so_with_managers(self) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
-            session.run(v1.global_variables_initializer())
-
-            def change() -> None:
-                manager.load_state_dict({**manager.state_dict(session), "scale": 4.0}, session)
-
-            in_a_thread(change)
-            self.assertEqual(manager.state_dict(session)["scale"], 4.0)
-
     @parameterized.expand(["v1", "legacy", "experimental", "contrib"])
     @pytest.mark.default_run("one case")
-    def test_so_with_what_is_counted(self, family: str) -> None:
+    def test_a_session_may_be_passed_outside_of_its_graph(self, family: str) -> None:
         options = {"track_overflows": True, "max_consecutive_skips": 1}
 
         def make() -> Any:
@@ -250,29 +202,6 @@ class GrowthStepsTest(unittest.TestCase):
             mpls.keras.save_model(model, path)
             return mpls.keras.load_model(path)
 
-    @parameterized.expand([("adjustable", True), ("constants", None)])
-    def test_a_state_with_fewer_than_were_counted_loads(self, name: str, adjustable: bool | None) -> None:
-        opt = FAMILIES["v1"](8.0, 50, adjustable=adjustable)
-        weight = tf.Variable(1.0)
-        for _ in range(20):
-            opt.minimize(lambda: weight * 1.0, var_list=[weight])
-        opt.configure(growth_steps=3)
-        state = opt.state_dict()
-        again = FAMILIES["v1"](8.0, 3, adjustable=adjustable)
-        again.load_state_dict(state)
-        self.assertEqual(again.state_dict(), state)
-        opt.minimize(lambda: weight * 1.0, var_list=[weight])
-        self.assertEqual(opt.state_dict()["scale"], 16.0)
-
-    @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.default_run("one case")
-    def test_so_does_a_model(self, family: str, suffix: str) -> None:
-        model = model_of(family, 50)
-        train(model, 20)
-        model.optimizer.configure(growth_steps=3)
-        loaded = self._saved_and_loaded(model, suffix)
-        self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
-
     @parameterized.expand([(family, way) for family in FAMILIES for way in ("checkpoint", "state_dict")])
     def test_what_was_restored_is_shown(self, family: str, way: str) -> None:
         changes = {"growth_steps": 50, "growth_factor": 4.0, "min_scale": 16.0, "max_scale": 32.0, "hysteresis": 3}
@@ -299,7 +228,7 @@ class GrowthStepsTest(unittest.TestCase):
 
     @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
     @pytest.mark.default_run("one case")
-    def test_so_they_do_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
+    def test_what_was_restored_is_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
         model, restored = model_of(family, 50), model_of(family, 5)
         train(model, 20)
         train(restored, 1)
@@ -308,35 +237,6 @@ class GrowthStepsTest(unittest.TestCase):
         loaded = self._saved_and_loaded(restored, suffix)
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
         self.assertEqual(loaded.optimizer.dynamic_growth_steps, 50)
-
-    @parameterized.expand([(".keras",), (".h5",), ("",)])
-    @pytest.mark.default_run("one case")
-    def test_settings_of_an_object_are_in_a_model(self, suffix: str) -> None:
-        with mpls.install(as_of="2.2"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            loss_scale = mpls.experimental.DynamicLossScale(8, 5, multiplier=4, hysteresis=2, adjustable=True)
-            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale)
-            model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
-            model.compile(opt, "mse")
-            train(model, 1)
-            opt.load_state_dict({**opt.state_dict(), "max_scale": 64.0, "growth_steps": 7, "bad_steps": 1})
-            loaded = self._saved_and_loaded(model, suffix)
-            self.assertEqual(loaded.optimizer.state_dict(), opt.state_dict())
-
-    @parameterized.expand(list(MAKE))
-    @pytest.mark.default_run("one case")
-    def test_so_they_do_in_an_optimizer_that_gets_the_state(self, family: str) -> None:
-        model, restored = model_of(family, 50), model_of(family, 5)
-        train(model, 20)
-        train(restored, 1)
-        restored.optimizer.load_state_dict(model.optimizer.state_dict())
-        target = model_of("new", 100)
-        train(target, 1)
-        variables = target.trainable_variables
-        mpls.convert_state(
-            restored.optimizer, target.optimizer, variables, source_variables=restored.trainable_variables
-        )
-        self.assertEqual(target.optimizer.state_dict()["good_steps"], 20)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -411,17 +311,6 @@ class PairsTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 opt.load_state_dict({**before, "scale": 2.0, **change})
             self.assertEqual(opt.state_dict(), before)
-
-    def test_counts_of_other_kinds_of_loss_scales(self) -> None:
-        inner = v1.train.GradientDescentOptimizer
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
-        for opt in (
-            mpls.v1.MixedPrecisionLossScaleOptimizer(inner(RATE), 8),
-            mpls.contrib.LossScaleOptimizer(inner(RATE), manager),
-            mpls.contrib.LossScaleOptimizer(inner(RATE), mpls.contrib.FixedLossScaleManager(8)),
-        ):
-            with self.assertWarnsRegex(MplsWarning, r"applied_steps=3 \(of count_steps=True\)"):
-                opt.load_state_dict({**opt.state_dict(), "applied_steps": 3})
 
 
 class ReplacedTest(unittest.TestCase):

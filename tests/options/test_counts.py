@@ -22,7 +22,7 @@ import mpls.v1
 from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
 
 from .model import Model
-from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
+from .trainers import FAMILIES, RATE, Trainer, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -59,14 +59,12 @@ MISPLACED: dict[str, tuple[Any, str, str]] = {
     "adjustable": (True, "DynamicLossScale(adjustable=True)", "manager.load_state_dict({**manager.state_dict()"),
     "skip_nonfinite": (True, "FixedLossScale(128.0, skip_nonfinite=True)", "is skipped"),
 }
-FIXED_CELLS = [cell for cell in CELLS if cell[1] != "experimental"]
 
 
 class CountsTest(unittest.TestCase):
-    @parameterized.expand(FIXED_CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_counters_are_device_tensors(self, name: str, family: str, mode: str) -> None:
-        with trainer(family, mode, 8.0, 2, count_steps=True) as training:
+    @parameterized.expand(FAMILIES)
+    def test_counters_are_device_tensors(self, family: str) -> None:
+        with trainer(family, "eager", 8.0, 2, count_steps=True) as training:
             training.take(1.0)
             for counter in (training.opt.applied_steps, training.opt.skipped_steps, training.opt.consecutive_skips):
                 self.assertEqual((counter.dtype, tuple(counter.shape)), (tf.int64, ()))
@@ -161,16 +159,11 @@ os._exit(0)
 
 
 class RefusedTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            (f"{family}_{name}", family, name, value)
-            for family in FAMILIES
-            for name, value in (("count_steps", 1), ("count_steps", None), ("skip_counts_step", "no"))
-        ]
-    )
-    def test_what_is_no_bool(self, case: str, family: str, name: str, value: Any) -> None:
-        with self.assertRaisesRegex(TypeError, f"{name} must be a bool"):
-            FAMILIES[family](8.0, 2, **{name: value})
+    @parameterized.expand(FAMILIES)
+    def test_what_is_no_bool(self, family: str) -> None:
+        for name, value in (("count_steps", 1), ("count_steps", None), ("skip_counts_step", "no")):
+            with self.assertRaisesRegex(TypeError, f"{name} must be a bool"):
+                FAMILIES[family](8.0, 2, **{name: value})
 
     @parameterized.expand(
         [(f"{family}_{name}", family, name) for family in (*OF_FIXED, "contrib") for name in WITHOUT_SKIPS]
@@ -188,12 +181,6 @@ class RefusedTest(unittest.TestCase):
                 fixed(family, **option)
         self.assertEqual(getattr(fixed(family, skip_nonfinite=True, **option), name), WITHOUT_SKIPS[name])
         self.assertTrue(fixed(family, count_steps=True).count_steps)
-
-    def test_so_with_objects(self) -> None:
-        with mpls.install(as_of="2.3"):
-            with self.assertRaisesRegex(ValueError, "track_overflows must be left out for a fixed scale"):
-                fixed("experimental", track_overflows=True)
-            self.assertTrue(fixed("experimental", skip_nonfinite=True, track_overflows=True).track_overflows)
 
     def test_migrated_programs_may_say_what_a_skipped_step_counts_for(self) -> None:
         # Where the source does not tell whether the loss scale is fixed.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import copy
-import gc
 import pathlib
 import pickle
 import tempfile
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +23,6 @@ import mpls.inspect
 import mpls.keras
 import mpls.monitor
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning
 
 from .trainers import FAMILIES, RATE, SESSION, Trainer
 
@@ -43,18 +38,6 @@ WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 
 
 class StepTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            (f"{family}_{place}", family, place == SESSION)
-            for family in INNER
-            for place in ("function", SESSION)
-            if place != SESSION or family in ("v1", "legacy")
-        ]
-    )
-    def test_a_step_has_the_ops_of_the_optimizer_alone(self, name: str, family: str, in_session: bool) -> None:
-        disabled, bare = (_ops_of_step(family, is_wrapped, in_session) for is_wrapped in (True, False))
-        self.assertEqual(disabled, bare)
-
     @parameterized.expand(["legacy", "new", "keras3", "experimental"])
     def test_losses_and_gradients_are_those_that_were_given(self, family: str) -> None:
         opt = FAMILIES[family](8.0, 2, enabled=False)
@@ -65,19 +48,11 @@ class StepTest(unittest.TestCase):
         if family == "keras3":
             self.assertIs(FAMILIES[family](8.0, 2, enabled=False).scale_loss(loss), loss)
 
-    def test_the_norm_and_no_memory_of_the_gradients(self) -> None:
-        for options in ({"enabled": False}, {"dynamic": False, "skip_nonfinite": True}):
-            opt = mpls.keras.LossScaleOptimizer(
-                tf_keras.optimizers.legacy.SGD(RATE), initial_scale=8, check_unscaled=True, **options
-            )
-            weight = tf.Variable([3.0, 4.0])
-            tensors = []
-            for _ in range(8):
-                opt.minimize(lambda: tf.reduce_sum(weight**2) / 2, [weight])  # noqa: B023
-                gc.collect()
-                tensors.append(sum(map(tf.is_tensor, gc.get_objects())))
-            self.assertAlmostEqual(float(opt.unscaled_global_norm), 5 * (1 - RATE) ** 7, 5)
-            self.assertEqual(len({*tensors[2:]}), 1, tensors)
+    def test_the_norm(self) -> None:
+        opt = FAMILIES["legacy"](8.0, 2, check_unscaled=True, enabled=False)
+        weight = tf.Variable([3.0, 4.0])
+        opt.minimize(lambda: tf.reduce_sum(weight**2) / 2, [weight])
+        self.assertEqual(float(opt.unscaled_global_norm), 5.0)
 
     def test_a_fixed_scale_that_skips(self) -> None:
         opt = mpls.keras.LossScaleOptimizer(
@@ -89,7 +64,7 @@ class StepTest(unittest.TestCase):
         opt.apply([tf.constant(INF)], [weight])
         self.assertEqual((float(weight), float(opt.loss_scale), opt.initial_scale), (-INF, 1.0, 8.0))
 
-    @parameterized.expand(["eager", "function", SESSION])
+    @parameterized.expand(["eager", SESSION])
     def test_contrib(self, mode: str) -> None:
         def make() -> Any:
             manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 1, 1)
@@ -103,24 +78,6 @@ class StepTest(unittest.TestCase):
             self.assertFalse(np.isfinite(training.weight()))
             self.assertFalse(training.opt.enabled)
             self.assertEqual(training.opt.state_dict(training.session), before)
-
-    @parameterized.expand([("2.2",), ("2.3",)])
-    def test_loss_scale_objects(self, release: str) -> None:
-        with mpls.install(as_of=release), warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            scale = mpls.experimental.DynamicLossScale(8, 1, multiplier=4)
-            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), scale, enabled=False)
-            weight = tf.Variable(1.0)
-            opt.minimize(lambda: weight * 1.0, [weight])
-            again = type(opt).from_config(opt.get_config())
-        self.assertEqual((float(opt.loss_scale()), float(scale()), float(weight)), (1.0, 8.0, 1 - RATE))
-        self.assertFalse(again.enabled)
-
-    @parameterized.expand(list(FAMILIES))
-    def test_the_monitor_shows_1(self, family: str) -> None:
-        opt = FAMILIES[family](8.0, 2, enabled=False)
-        readings = mpls.monitor.scale_readings.Readings(opt, "optimizer", "")
-        self.assertEqual(readings.read(), {"loss_scale": 1.0})
 
 
 class StateTest(unittest.TestCase):
@@ -259,12 +216,6 @@ class PolicyTest(unittest.TestCase):
             keras.config.set_dtype_policy(policies)
             self.assertEqual(FAMILIES["keras3"](8.0, 2, enabled="auto").enabled, needs)
 
-    def test_a_policy_with_a_loss_scale(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            mpls.experimental.set_policy(mpls.experimental.Policy("mixed_float16"))
-        self.assertTrue(FAMILIES["new"](8.0, 2, enabled="auto").enabled)
-
     def test_fit(self) -> None:
         for policy, scale in (("mixed_bfloat16", 1.0), ("mixed_float16", 8.0)):
             for family, kit in (("legacy", tf_keras), ("new", tf_keras), ("keras3", keras)):
@@ -286,52 +237,9 @@ class RefusedTest(unittest.TestCase):
         with self.assertRaisesRegex((TypeError, ValueError), "enabled must be"):
             FAMILIES[family](8.0, 2, enabled=value)
 
-    def test_configs(self) -> None:
-        config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
-        config["inner_optimizer"]["loss_scale_options"] = {"settings": {"enabled": "no"}, "state": {}}
-        with self.assertRaisesRegex(ValueError, "enabled must be"):
-            mpls.keras.LossScaleOptimizer.from_config(config)
-
 
 def wrapped(family: str, **options: Any) -> Any:
     """Return a wrapper around an optimizer that has slots."""
     if family == "v1":
         return mpls.v1.MixedPrecisionLossScaleOptimizer(INNER[family](), mpls.v1.DynamicLossScale(8.0, 2), **options)
     return mpls.keras.LossScaleOptimizer(INNER[family](), initial_scale=8, dynamic_growth_steps=2, **options)
-
-
-def _ops_of_step(family: str, is_wrapped: bool, in_session: bool) -> dict[str, int]:
-    """Return the types of the ops in a step, with their numbers, but for those that only gather others."""
-    with tf.Graph().as_default() if in_session else contextlib.nullcontext():
-        opt = wrapped(family, enabled=False) if is_wrapped else INNER[family]()
-        variable = keras.Variable(1.0) if family == "keras3" else v1.Variable(1.0, use_resource=True)
-
-        def step() -> Any:
-            if family == "v1":
-                return opt.minimize(variable * 2.0 if in_session else lambda: variable * 2.0, var_list=[variable])
-            with tf.GradientTape() as tape:
-                loss = variable * 2.0
-                loss = opt.get_scaled_loss(loss) if is_wrapped else loss
-            grads = tape.gradient(loss, [variable.value if family == "keras3" else variable])
-            grads = opt.get_unscaled_gradients(grads) if is_wrapped else grads
-            return opt.apply_gradients(list(zip(grads, [variable], strict=True)))
-
-        if family == "keras3":
-            opt.build([variable])
-        if in_session:
-            ops = _needed_by(step())
-        else:
-            # A function must return no op.
-            graph = tf.function(lambda: [step() for _ in range(1)][:0]).get_concrete_function().graph
-            ops = graph.get_operations()
-        return dict(collections.Counter(op.type for op in ops if op.type != "NoOp"))
-
-
-def _needed_by(op: Any) -> list[Any]:
-    found, waiting = {}, [op]
-    while waiting:
-        each = waiting.pop()
-        if each.name not in found:
-            found[each.name] = each
-            waiting += [*each.control_inputs, *(tensor.op for tensor in each.inputs)]
-    return list(found.values())

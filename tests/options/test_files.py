@@ -64,7 +64,16 @@ STATES: dict[str, dict[str, Any]] = {
     "auto": {"search_steps": 32, "scale": 512.0},
 }
 BAD_NUMBERS: dict[str, list[dict[str, Any]]] = {
-    "options": [{"skipped_steps": -1}, {"min_scale": 0.0}],
+    "options": [
+        {"skipped_steps": -1},
+        {"min_scale": 0.0},
+        {"min_scale": 2.0**-130},
+        {"max_scale": 2.0**-3},
+        {"growth_factor": 0.5},
+        {"backoff_factor": 3.0},
+        {"growth_steps": 0},
+        {"hysteresis": 0},
+    ],
     "auto": [{"search_steps": -1}, {"search_steps": 1.5}, {"search_steps": "1"}],
 }
 
@@ -158,7 +167,7 @@ class StateTest(unittest.TestCase):
         kept = [name for name in STATES[kind] if name not in ("scale", "growth_steps")]
         self.assertEqual({name: again.state_dict()[name] for name in kept}, {name: state[name] for name in kept})
         for bad in BAD_NUMBERS[kind]:
-            with self.assertRaises(SavedStateError):
+            with self.assertRaisesRegex(SavedStateError, "must be"):
                 again.load_state_dict({**state, **bad})
 
     def test_a_subclass_with_the_historical_arguments_keeps_what_a_fixed_scale_skips(self) -> None:
@@ -171,19 +180,6 @@ class StateTest(unittest.TestCase):
             opt = Mine(tf_keras.optimizers.legacy.SGD(), mpls.experimental.FixedLossScale(8, skip_nonfinite=True))
         self.assertEqual(Mine.from_config(opt.get_config()).get_config(), opt.get_config())
 
-    def test_variables_of_a_users_class_may_have_the_names_of_settings(self) -> None:
-        class Mine(mpls.v1.DynamicLossScale):
-            def __init__(self) -> None:
-                super().__init__(8.0)
-                for name in ("bad_steps", "growth_factor"):
-                    self._add_weight(name, 3.0)
-
-        loss_scale = Mine()
-        state = loss_scale.state_dict()
-        self.assertEqual(state["weights"], {"bad_steps": 3.0, "growth_factor": 3.0})
-        loss_scale.load_state_dict({**state, "weights": {"bad_steps": 5.0, "growth_factor": 7.0}})
-        self.assertEqual(loss_scale.state_dict()["weights"], {"bad_steps": 5.0, "growth_factor": 7.0})
-
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in FAMILIES for kind in CHOSEN])
     @pytest.mark.default_run("one case")
     def test_checkpoints_of_objects(self, name: str, family: str, kind: str) -> None:
@@ -195,19 +191,11 @@ class StateTest(unittest.TestCase):
         new, old = self.folder / "new", self.folder / "old"
         tf.train.Checkpoint(opt=training.opt).write(str(new))
         tf.train.Checkpoint(opt=trained(family).opt).write(str(old))
+        # Before the first step, and later.
         again = trained(family, initial=initial, steps=steps, **options)
-        again.take(INF)
-        tf.train.Checkpoint(opt=again.opt).read(str(new)).assert_consumed()
-        self.assertEqual(again.opt.state_dict(), written)
-        # Before the first step too.
-        fresh = FAMILIES[family](initial, steps, **options)
-        tf.train.Checkpoint(opt=fresh).read(str(new))
-        self.assertEqual(fresh.state_dict(), written)
-        # Training goes on as it would have.
-        for value in (*[1.0] * 31, INF):
-            training.take(value)
-            again.take(value)
-        self.assertEqual(again.opt.state_dict(), training.opt.state_dict())
+        for opt in FAMILIES[family](initial, steps, **options), again.opt:
+            tf.train.Checkpoint(opt=opt).read(str(new))
+            self.assertEqual(opt.state_dict(), written)
         # Without the options, what they need is left out; with them, what is not there stays.
         plain = trained(family).opt
         scale = plain.state_dict()["scale"]
@@ -368,21 +356,3 @@ class StateTest(unittest.TestCase):
             # As without options: tf_keras writes no iterations of a legacy optimizer into `.keras`, and does not read
             # those of a new one in a wrapper from H5.
             self.assertEqual(int(iterations), 0 if path.endswith(("legacy.keras", "new.h5")) else 3)
-
-
-BAD = [
-    ("no_dict", 3),
-    ("other_keys", {"settings": {}}),
-    ("unknown_setting", {"settings": {"run": "this"}, "state": {}}),
-    ("bad_setting", {"settings": {"min_scale": "low"}, "state": {}}),
-    ("bad_count", {"settings": {"count_steps": True}, "state": {"skipped_steps": 1.5}}),
-    ("bad_number", {"settings": {"adjustable": True}, "state": {"min_scale": -1.0}}),
-    ("more_keys", {"settings": {}, "state": {}, "run": 1}),
-    ("no_growth_steps", {"settings": {"adjustable": True}, "state": {"growth_steps": 0}}),
-    ("no_hysteresis", {"settings": {"adjustable": True}, "state": {"hysteresis": 0}}),
-    ("initial_text", {"settings": {"initial_scale": "foo"}, "state": {}}),
-    ("no_flag", {"settings": {"count_steps": None}, "state": {}}),
-    ("no_variable", {"settings": {}, "state": {"growth_steps": 0}}),
-    ("default_said", {"settings": {"skip_nonfinite": False}, "state": {}}),
-    ("bounds_in_state", {"settings": {"adjustable": True, "min_scale": 2.0}, "state": {"max_scale": 1.0}}),
-]

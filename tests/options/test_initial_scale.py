@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
-import tempfile
 import unittest
-import warnings
 from typing import Any
 
-import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -20,7 +14,6 @@ import mpls.experimental
 import mpls.inspect
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning
 
 from .trainers import FAMILIES, SESSION, trainer
 
@@ -68,56 +61,6 @@ class FoundTest(unittest.TestCase):
         from_above, scale = _burnt(family, 2.0**24, 2.0**power)
         self.assertEqual((from_above, scale), (24 - power, 2.0**power))
 
-    @pytest.mark.matrix
-    def test_float16(self) -> None:
-        """Where the backward pass itself overflows."""
-        inputs = np.random.default_rng(1).normal(size=(32, 16)).astype("float32")
-        skipped = {}
-        for initial in ("auto", 2.0**24):
-            keras.utils.set_random_seed(1)
-            model = tf_keras.Sequential(
-                [
-                    tf_keras.layers.Dense(16, "relu", input_shape=(16,), dtype="mixed_float16"),
-                    tf_keras.layers.Dense(1, dtype="mixed_float16"),
-                    tf_keras.layers.Activation("linear", dtype="float32"),
-                ]
-            )
-            opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.001), initial_scale=initial, count_steps=True)
-            model.compile(opt, "mse")
-            model.fit(inputs, inputs[:, :1], batch_size=8, epochs=25, shuffle=False, verbose=0)
-            skipped[initial] = int(opt.skipped_steps)
-            self.assertGreaterEqual(float(opt.loss_scale), 2.0**10)
-        self.assertLessEqual(skipped["auto"], 3)
-        self.assertGreaterEqual(skipped[2.0**24], 8)
-
-
-class StateTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    @parameterized.expand([("2.2",), ("2.3",), ("2.4",)])
-    def test_configs_of_releases(self, release: str) -> None:
-        with mpls.install(as_of=release), warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            scale = mpls.experimental.DynamicLossScale("auto")
-            opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), scale)
-            config = opt.get_config()
-            again = type(opt).from_config(config)
-            path = self.folder / "config.json"
-            path.write_text(json.dumps(config))
-            self.assertEqual(again.get_config(), config)
-            self.assertEqual(again.state_dict()["search_steps"], 1)
-        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
-
-    def test_a_graph_of_its_own(self) -> None:
-        scale = mpls.v1.DynamicLossScale("auto", min_scale=1024)
-        with tf.Graph().as_default(), v1.Session() as session:
-            scale.update([tf.constant(1.0)])
-            session.run(v1.global_variables_initializer())
-            self.assertEqual(session.run(scale()), 1024.0)
-
 
 class RefusedTest(unittest.TestCase):
     def test_other_strings(self) -> None:
@@ -131,7 +74,3 @@ class RefusedTest(unittest.TestCase):
             mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), dynamic=False, initial_scale="auto")
         with self.assertRaises(ValueError):
             mpls.v1.FixedLossScale("auto")  # type: ignore[arg-type]
-
-    def test_bounds_that_exclude_each_other(self) -> None:
-        with self.assertRaisesRegex(ValueError, "max_scale must be at least min_scale"):
-            FAMILIES["new"]("auto", 2, min_scale=8, max_scale=4)
