@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any, ClassVar
-from unittest import mock
+from typing import ClassVar
 
 import pytest
 import tensorflow as tf
 from parameterized import parameterized
-from tensorflow.python.distribute import mirrored_strategy
 
 from mpls.errors import MplsError
 
 from .cells import EXCLUSIONS, TWO_OPTIMIZERS, Cell, Evidence, Exclusion, exclusions
 from .checks import Pair, assert_changed, by_name, stage_of
-from .devices import DEVICES
 from .hosts import HOSTS
 from .setups import SETUPS
-from .stages import MODES, Factors
+from .stages import Factors
 from .training import Training
 
 # Keras 3 says so of the variable that the loss does not depend on.
@@ -94,13 +91,6 @@ class TestExclusions(unittest.TestCase):
         with self.assertRaisesRegex((MplsError, TypeError), "Use tf.distribute.Mirrored|multiplier"):
             self.training(cell, setup, is_scaled=True)
 
-    @parameterized.expand(excluded(Evidence.TENSORFLOW), name_func=by_name)
-    def test_tensorflow_merges(self, name: str, cell: Cell, setup: str, entry: Exclusion) -> None:
-        self.assertEqual(ways_of_meeting(cell.mode), {entry.evidence})
-
-    def test_tensorflow_does_not_merge_in_functions_that_xla_compiles(self) -> None:
-        self.assertEqual(ways_of_meeting("xla"), {"uses collective ops"})
-
     def test_control_and_original_train_elsewhere(self) -> None:
         take_one_step(self.training(Cell("v1", "eager", "one"), "adam_clipped", is_scaled=False))
         for family in ("keras_legacy", "keras_new", "keras3_apply"):
@@ -109,18 +99,3 @@ class TestExclusions(unittest.TestCase):
     def test_every_entry_excludes_something(self) -> None:
         used = {entry for _, _, entry in exclusions()}
         self.assertEqual(used, set(EXCLUSIONS))
-
-
-def ways_of_meeting(mode: str) -> set[str]:
-    """Return how the replicas of a MirroredStrategy, whose devices are taken for GPUs, meet in a mode."""
-    ways = set()
-    stage = MODES[mode](DEVICES["two"])
-
-    def look(factors: Any) -> Any:
-        ways.add("merges" if stage.strategy.extended._use_merge_call() else "uses collective ops")
-        return None if tf.executing_eagerly() else tf.no_op()
-
-    with stage.scope(), mock.patch.object(mirrored_strategy, "_is_gpu_device", return_value=True):
-        stage.step(look, 1)([[1.0], [1.0]])
-    stage.close()
-    return ways

@@ -120,21 +120,6 @@ class TracedFirst(unittest.TestCase):
         with tf.device("CPU:1"):
             self._check(training, twin, tf.function(lambda: concrete(), autograph=False), "on another device")
 
-    @parameterized.expand(FAMILIES)
-    @pytest.mark.matrix
-    def test_by_what_xla_compiles(self, family: str) -> None:
-        training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
-        step = tf.function(training.take_step, autograph=False)
-        traced = []
-
-        @tf.function(jit_compile=True, autograph=False)
-        def outer() -> None:
-            traced.append(step.get_concrete_function())
-            step()
-
-        self._check(training, twin, outer, "where it was traced")
-        self._check(training, twin, traced[0], "where nothing compiles it")
-
     @parameterized.expand(
         [(family, terms, xla) for (family,) in FAMILIES for terms in ("many", "many_large") for xla in (False, True)]
     )

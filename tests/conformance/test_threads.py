@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -109,11 +108,6 @@ class OneOptimizerTest(unittest.TestCase):
         in_threads(lambda index: [steps[index]() for _ in range(20)] and None)
         self.assertEqual(float(host.scale(opt)), 2.0 ** (100 - 2 * 20))
 
-    def test_a_loss_scale_that_is_updated(self) -> None:
-        scale = mpls.v1.DynamicLossScale(1.0, 10)
-        in_threads(lambda _: [scale.update([tf.ones([2])]) for _ in range(25)] and None)
-        self.assertEqual((float(scale()), int(scale._num_good_steps)), (2.0**10, 0))
-
     def test_a_manager_of_contrib(self) -> None:
         manager = mpls.contrib.ExponentialUpdateLossScaleManager(1.0, 10)
         in_threads(lambda _: [manager.update_loss_scale(tf.constant(True)) for _ in range(25)] and None)
@@ -162,15 +156,6 @@ class StylesTest(unittest.TestCase):
         opt.apply_gradients([(found[0], variable)])
         self.assertEqual(float(variable.numpy()[0]), 0.5)
 
-    def test_one_warning_of_forgotten_scaling(self) -> None:
-        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(1.0))
-        variable = tf.Variable([1.0])
-        opt.build([variable])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            in_threads(lambda _: opt.apply_gradients([(tf.constant([0.5]), variable)]))
-        self.assertEqual(len([each for each in caught if each.category is errors.MplsWarning]), 1)
-
 
 class OtherThreadsTest(unittest.TestCase):
     """What a block chooses is of its thread."""
@@ -181,17 +166,6 @@ class OtherThreadsTest(unittest.TestCase):
         thread.start()
         thread.join()
         return seen[0]
-
-    def test_deprecations_of_calls_that_nobody_wrote(self) -> None:
-        def warned() -> int:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD(), 8)
-            return len(caught)
-
-        with errors.without_deprecations():
-            self.assertEqual((warned(), self._seen_elsewhere(warned)), (0, 1))
-        self.assertEqual(warned(), 1)
 
     def test_a_block_that_behaves_as_a_release(self) -> None:
         def names() -> tuple[str | None, str]:
@@ -208,17 +182,6 @@ class OtherThreadsTest(unittest.TestCase):
                 self.assertEqual(self._seen_elsewhere(names), before)
             self.assertEqual(names(), ("2.2", True))
         self.assertEqual(names(), before)
-
-    def test_an_installation_that_lasts_is_of_the_process(self) -> None:
-        self.addCleanup(mpls.uninstall)
-        mpls.install(as_of="2.2")
-        self.assertEqual(self._seen_elsewhere(lambda: releases.current().release), "2.2")
-        with mpls.install(as_of="2.8"):
-            self.assertEqual(releases.current().release, "2.8")
-            self.assertEqual(self._seen_elsewhere(lambda: releases.current().release), "2.2")
-        self.assertEqual(releases.current().release, "2.2")
-        mpls.uninstall()
-        self.assertIsNone(self._seen_elsewhere(lambda: releases.current().release))
 
     def test_blocks_of_several_threads(self) -> None:
         names = ("2.0", "2.2", "2.4", "2.8")

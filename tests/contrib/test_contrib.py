@@ -96,13 +96,6 @@ class ManagerTest(unittest.TestCase):
         with self.assertRaises(error):
             mpls.contrib.FixedLossScaleManager(value)
 
-    def test_a_fixed_manager_is_usable_in_every_graph(self) -> None:
-        manager = mpls.contrib.FixedLossScaleManager(np.float32(8))
-        self.assertEqual(float(manager.get_loss_scale()), 8.0)
-        with tf.Graph().as_default(), v1.Session() as session:
-            self.assertEqual(session.run(manager.get_loss_scale()), 8.0)
-            self.assertIsNone(session.run(manager.update_loss_scale(tf.constant(False))))
-
 
 class BoundsTest(unittest.TestCase):
     """The arguments after `decr_ratio`, which the original had not."""

@@ -140,14 +140,6 @@ def floor_and_ceiling(folder: pathlib.Path) -> None:
 
 
 @check
-def a_counter_above_the_period(folder: pathlib.Path) -> None:
-    optimizer = sgd(dynamic_growth_steps=4)
-    loop = Loop(optimizer, keras.Variable(1.0))
-    optimizer.step_counter.assign(9)
-    assert loop.run(0.0, 0.0) == [[16.0, 0, 1, 1.0], [16.0, 1, 2, 1.0]]
-
-
-@check
 def a_fixed_scale_never_skips(folder: pathlib.Path) -> None:
     found = Loop(sgd(0.25, dynamic=False, initial_scale=3.0), keras.Variable([1.0, 2.0])).run(1.0, 2.0, INF, 1.0)
     weights = [[0.75, 1.75], [0.25, 1.25], [-INF, -INF], [-INF, -INF]]
@@ -226,16 +218,6 @@ def accumulated_gradients(folder: pathlib.Path) -> None:
 
 
 @check
-def gradients_that_overflow_when_they_are_unscaled(folder: pathlib.Path) -> None:
-    optimizer, variable = sgd(initial_scale=0.25), keras.Variable(1.0)
-    optimizer.build([variable])
-    optimizer.scale_loss(1.0)
-    # What it stands for, 4e38, is no float32. The scale is raised to its floor.
-    optimizer.apply([tensor(1e38)], [variable])
-    assert state(optimizer, variable) == [1.0, 0, 0, 1.0]
-
-
-@check
 def gradients_that_overwrite(folder: pathlib.Path) -> None:
     """As float8 layers have them: they are not unscaled."""
     variable, other = keras.Variable(1.0), keras.Variable(1.0)
@@ -294,15 +276,6 @@ def eager_steps(folder: pathlib.Path) -> None:
             else:
                 optimizer.apply_gradients([(tensor(value), variable)])
         assert state(optimizer, variable) == [4.0, 1, 2, 0.0]
-
-
-@check
-def a_scale_that_was_read_stays(folder: pathlib.Path) -> None:
-    optimizer, variable = sgd(), keras.Variable(1.0)
-    before = optimizer.loss_scale
-    optimizer.scale_loss(1.0)
-    optimizer.apply([tensor(INF)], [variable])
-    assert [float(before), float(optimizer.loss_scale)] == [8.0, 4.0]
 
 
 @check

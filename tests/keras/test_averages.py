@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -59,13 +58,6 @@ def test_steps(family: str, counts: bool | None, which: str, way: str) -> None:
     assert found == pytest.approx(expected(family, counts, FACTORS[which]))
 
 
-@pytest.mark.parametrize("family", KITS)
-def test_a_fixed_scale_that_skips(family: str) -> None:
-    settings = {"dynamic": False, "skip_nonfinite": True}
-    found = trained(family, True, FACTORS["several"], WAYS["function"], **settings)
-    assert found == pytest.approx(expected(family, True, FACTORS["several"]))
-
-
 @pytest.mark.parametrize(("family", "counts"), itertools.product(KITS, COUNTS))
 @pytest.mark.default_run("each value")
 def test_on_replicas(family: str, counts: bool | None) -> None:
@@ -91,17 +83,3 @@ def test_on_replicas(family: str, counts: bool | None) -> None:
         weight = variable.numpy()
         opt.finalize_variable_values([variable])
     assert (weight, variable.numpy()) == pytest.approx(expected(family, counts, FACTORS["several"]))
-
-
-@pytest.mark.parametrize(("family", "counts", "compiled"), itertools.product(KITS, COUNTS, (False, True)))
-@pytest.mark.default_run("each value")
-def test_fit(family: str, counts: bool | None, compiled: bool) -> None:
-    kit = KITS[family]
-    model = kit.Sequential(
-        [kit.layers.Input((1,)), kit.layers.Dense(1, use_bias=False, kernel_initializer="ones", dtype="float32")]
-    )
-    model.compile(optimizer_of(family, counts), loss=lambda _, y: y, jit_compile=compiled)
-    batches = np.array(FACTORS["several"], np.float32).reshape(-1, 1)
-    model.fit(batches, np.zeros_like(batches), batch_size=1, shuffle=False, verbose=0)
-    (weight,) = model.get_weights()
-    assert weight.item() == pytest.approx(expected(family, counts, FACTORS["several"])[1])

@@ -109,13 +109,6 @@ class AcceptedTest(unittest.TestCase):
             self.assertEqual(each.get_config(), optimizer.get_config())
             self.assertEqual(float(each.loss_scale), float(optimizer.loss_scale))
 
-    def test_a_number_of_any_kind_is_printed_as_one(self) -> None:
-        for number in (np.array(3), np.float64(3), tf.constant(3), tf.Variable(3)):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                Experimental(FAMILIES[0][1].SGD(0.5), "dynamic", max_consecutive_skips=number)
-            self.assertIn("LossScaleOptimizer(optimizer, max_consecutive_skips=3). See", str(caught[0].message))
-
     @parameterized.expand(
         [
             (f"{family}_{name}_{release}", optimizers, options, release)
@@ -136,24 +129,6 @@ class AcceptedTest(unittest.TestCase):
         new = eval(call, {"mpls": mpls, "optimizer": optimizers.SGD(0.5), "print": print})
         self.assertEqual(new._options, old._options)
         self.assertEqual({name for name in options if f", {name}=" in call}, set(options))
-
-    def test_options_that_are_the_defaults_are_not_shown(self) -> None:
-        with self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, r"LossScaleOptimizer\(optimizer[^,]*\)\. See"):
-            Experimental(tf_keras.optimizers.SGD(), "dynamic", count_steps=False, skip_counts_step=None, enabled=True)
-
-    def test_numbers_are_printed_as_the_user_would_write_them(self) -> None:
-        for loss_scale, expected in (
-            ("dynamic", "mpls.keras.LossScaleOptimizer(optimizer)"),
-            (128, "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=128)"),
-            (np.float32(128), "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=128)"),
-            (0.5, "mpls.keras.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=0.5)"),
-            (
-                mpls.v1.DynamicLossScale(2**15, 1000),
-                "mpls.keras.LossScaleOptimizer(optimizer, initial_scale=32768, dynamic_growth_steps=1000)",
-            ),
-        ):
-            _, warning, _ = construct(tf_keras.optimizers.SGD(), loss_scale)
-            self.assertIn(f"Replace it by: {expected}. See", str(warning.message))
 
     @parameterized.expand(FAMILIES)
     def test_the_warning_points_at_the_users_line(self, name: str, optimizers: Any) -> None:

@@ -130,12 +130,6 @@ class EveryNameTest(unittest.TestCase):
                     self.assertEqual(warnings_of_setting(optimizer, name, 0.5), [])
                     self.assertIs(getattr(inner, name), before)
 
-    @parameterized.expand(OPTIMIZERS)
-    def test_what_nothing_has_is_set_without_a_warning(self, family: str) -> None:
-        opt = Ours(OPTIMIZERS[family].SGD())
-        self.assertEqual(warnings_of_setting(opt, "mine", 1) + warnings_of_setting(opt, "_built", 1), [])
-        self.assertFalse(hasattr(opt.inner_optimizer, "mine"))
-
     def test_a_factor_of_the_wrapped_one_is_refused(self) -> None:
         optimizer = Ours(keras.optimizers.SGD())
         optimizer.loss_scale_factor = None
@@ -188,19 +182,6 @@ class SubclassTest(unittest.TestCase):
         self.assertEqual(inner.ema_momentum, 0.5)
         with self.assertRaisesRegex(AttributeError, "'list' object has no attribute 'no_such_thing'|no_such_thing"):
             _ = optimizer.failing
-
-    def test_legacy_variables_go_on_as_with_the_original(self) -> None:
-        inner = tf_keras.optimizers.legacy.RMSprop(0.5, rho=0.5, momentum=0.25, epsilon=0.125)
-
-        class Setting(Ours):
-            def __init__(self, inner: Any) -> None:
-                super().__init__(inner)
-                self.momentum = 0.75
-                self.epsilon = 3
-
-        optimizer = Setting(inner)
-        self.assertEqual((float(inner.momentum), inner.epsilon), (0.75, 0.125))
-        self.assertEqual((float(optimizer.momentum), optimizer.epsilon), (0.75, 3))
 
     def test_hyperparameters_of_a_users_optimizer(self) -> None:
         class Warming(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]

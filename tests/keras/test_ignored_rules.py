@@ -58,13 +58,6 @@ class IgnoredRulesTest(unittest.TestCase):
         self.assertEqual(float(variable[0]), -99.0)
 
     @parameterized.expand(OTHERS)
-    def test_a_class_of_the_user_in_between(self, family: str) -> None:
-        mixin = type("Decoupled", (), {"__module__": __name__, NAMES[0]: rule})
-        cls = type("Mixed", (mixin, OTHERS[family].Adam), {"__module__": __name__})
-        with self.assertWarnsRegex(MplsWarning, "Mixed._resource_apply_dense"):
-            mpls.keras.LossScaleOptimizer(cls())
-
-    @parameterized.expand(OTHERS)
     def test_no_warning_for_others(self, family: str) -> None:
         module = OTHERS[family]
         classes = [

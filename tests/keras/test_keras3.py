@@ -155,28 +155,6 @@ class StyleTest(unittest.TestCase):
                 step(tf.constant(factor))
                 self.assertEqual((float(variable), int(optimizer.iterations)), (1.0 - 0.25 * count, count), style)
 
-    def test_a_call_elsewhere_does_not_count_for_a_function(self) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        self.assertEqual(float(optimizer.get_scaled_loss(tf.constant(2.0))), 16.0)
-        tf.function(lambda: keras_3_style(optimizer, variable, 1.0))()
-        self.assertEqual(float(variable), 0.75)
-        self.assertEqual(float(optimizer.scale_loss(2.0)), 16.0)
-        tf.function(lambda: keras_2_style(optimizer, variable, 1.0))()
-        self.assertEqual(float(variable), 0.5)
-
-    def test_gradients_that_a_function_has_unscaled_after_a_step_of_the_other_style(self) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        keras_3_style(optimizer, variable, 1.0)
-
-        @tf.function
-        def unscaled() -> Any:
-            with tf.GradientTape() as tape:
-                loss = optimizer.get_scaled_loss(variable * 1.0)
-            return optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
-
-        optimizer.apply_gradients(zip(unscaled(), [variable], strict=True))
-        self.assertEqual(float(variable), 0.5)
-
     @parameterized.expand(
         [
             (f"{runner}_{'_and_'.join(apart)}_apart", compiled, scale, apart)
@@ -195,19 +173,6 @@ class StyleTest(unittest.TestCase):
         for count, length in enumerate((1, 1, 2), start=1):
             step(tf.fill([length], 1.0 / length))
             self.assertEqual(float(variable), 1.0 - 0.25 * count)
-
-    @parameterized.expand(
-        [
-            ("scale_loss", ["scale_loss", "get_unscaled_gradients"], r"get_unscaled_gradients\(\) is one too many"),
-            ("get_scaled_loss", ["get_scaled_loss", "scale_loss", "get_unscaled_gradients"], r"scale_loss\(\) is one"),
-        ]
-    )
-    def test_a_mix_in_nested_functions(self, apart: str, calls: list[str], message: str) -> None:
-        optimizer, variable = wrapped(), keras.Variable(1.0)
-        step = tf.function(split_step(optimizer, variable, calls, [apart]))
-        with self.assertRaisesRegex(CallOrderError, message):
-            step(tf.ones([1]))
-        self.assertEqual((float(variable), state_of(optimizer)), (1.0, (8.0, 0, 0)))
 
     def test_float8_variables_are_overwritten_by_what_comes_as_their_gradient(self) -> None:
         for style in ("keras_2", "keras_3"):
@@ -228,20 +193,6 @@ class StyleTest(unittest.TestCase):
 
 class MembersTest(unittest.TestCase):
     """What Keras and its users ask of an optimizer."""
-
-    def test_built(self) -> None:
-        optimizer, variable = wrapped(keras.optimizers.Adam()), keras.Variable([1.0, 2.0])
-        self.assertFalse(optimizer.built)
-        optimizer.build([variable])
-        self.assertTrue(optimizer.built)
-        self.assertTrue(optimizer.inner_optimizer.built)
-        count = len(optimizer.variables)
-        optimizer.build([variable])
-        self.assertEqual(len(optimizer.variables), count)
-        with tf.GradientTape() as tape:
-            loss = optimizer.scale_loss(tf.reduce_sum(variable * variable))
-        optimizer.apply(tape.gradient(loss, [variable]))
-        self.assertNotEqual(variable.numpy().tolist(), [1.0, 2.0])
 
     @parameterized.expand([(f"{name}_{release}", run, release) for name, run in RUNNERS for release in (None, "2.4")])
     @pytest.mark.default_run("each value", by=lambda name, *values: values)

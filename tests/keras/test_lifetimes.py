@@ -58,37 +58,6 @@ class GraphsTest(unittest.TestCase):
         self.assertEqual(len(scale._weights), 2)
         self.assertEqual(int(scale._num_good_steps), 1)
 
-    def test_while_a_graph_is_there_its_variables_are(self) -> None:
-        scale = mpls.v1.DynamicLossScale(8.0)
-        graph = tf.Graph()
-        with graph.as_default():
-            first = scale._current_loss_scale
-        gc.collect()
-        with graph.as_default():
-            self.assertIs(scale._current_loss_scale, first)
-        self.assertEqual(len(scale._weights), 2)
-
-    def test_a_subclass_with_variables_of_its_own(self) -> None:
-        class Own(mpls.v1.LossScale):
-            def __call__(self) -> Any:
-                return tf.constant(1.0)
-
-            def update(self, grads: Any) -> Any:
-                return tf.no_op(), True
-
-            def get_config(self) -> dict[str, Any]:
-                return {}
-
-        scale = Own()
-
-        def use() -> Any:
-            with tf.Graph().as_default() as graph:
-                scale._add_weight("own", 1.0, tf.float32)
-            return weakref.ref(graph)
-
-        self.assertTrue(is_gone(use()))
-        self.assertEqual(scale._weights, {})
-
 
 class UnfinishedStepsTest(unittest.TestCase):
     """Calls of steps in which nothing is applied are forgotten with their graphs and threads."""

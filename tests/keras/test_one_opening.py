@@ -23,7 +23,6 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import loading
-from mpls.keras.marked_configs import wrapped_optimizer_follows
 from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 
 OPTIMIZERS = {
@@ -123,24 +122,6 @@ class OneOpeningTest(unittest.TestCase):
             mpls.keras.load_model(path)
         self.assertEqual(seen, [expected])
         self.assertEqual([each.name for each in self.folder.iterdir()], ["model.keras"])
-
-    @parameterized.expand([("new", "new"), ("keras3", "keras3")])
-    @pytest.mark.default_run("one case")
-    def test_slots_that_the_file_has_twice_are_read_once(self, name: str, family: str) -> None:
-        path = self.folder / "model.keras"
-        write(family, path, 1.0, 1)
-        cls = OPTIMIZERS[family][1].SGD
-        owner = next(each for each in cls.__mro__ if "load_own_variables" in vars(each))
-        original, seen = owner.load_own_variables, []
-
-        def load_own_variables(optimizer: Any, store: Any) -> None:
-            seen.append(type(optimizer))
-            original(optimizer, store)
-
-        with mock.patch.object(owner, "load_own_variables", load_own_variables):
-            mpls.keras.load_model(path)
-        self.assertEqual(seen, [cls])
-        self.assertFalse(wrapped_optimizer_follows.is_raised)
 
     def test_slots_that_only_the_wrapper_has_are_read(self) -> None:
         path = self.folder / "model.keras"

@@ -120,27 +120,6 @@ class WrappingTest(unittest.TestCase):
             model.compile(**{"optimizer": "sgd", "loss": "mse", **arguments})
             self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
 
-    def test_positional_arguments_in_keras_3(self) -> None:
-        model = model_under(Policy("mixed_float16", loss_scale=8), keras)
-        model.compile("sgd", "mse", None, ["mae"], None, True)
-        self.assertEqual((float(model.optimizer.loss_scale), model.run_eagerly), (8.0, True))
-        model = model_under(Policy("mixed_float16", loss_scale=8), keras)
-        model.compile()
-        self.assertEqual(type(model.optimizer.inner_optimizer).__name__, "RMSprop")
-
-    def test_a_users_compile_that_calls_super(self) -> None:
-        for _, framework in FRAMEWORKS:
-
-            class Model(framework.Model):  # type: ignore[misc, name-defined]
-                def compile(self, rate: float) -> None:
-                    super().compile(self.sgd(rate), "mse")
-
-            Model.sgd = framework.optimizers.SGD
-            with policy_set(Policy("mixed_float16", loss_scale=8)):
-                model = Model()
-            model.compile(0.25)
-            self.assertEqual(float(model.optimizer.loss_scale), 8.0)
-
     def test_v1_graph_mode_of_tf_keras(self) -> None:
         for loss_scale, expected in ((8, 8.0), (None, None)):
             with tf.Graph().as_default(), tf.compat.v1.Session().as_default():

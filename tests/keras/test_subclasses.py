@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import tempfile
 from typing import Any
 
 import keras
@@ -195,24 +193,6 @@ class LossScaleSubclassTest(_Stepping):
         self.assertEqual(seen, [(8.0, 1), (4.0, 0), (4.0, 0), (4.0, 1), (8.0, 0)])
         np.testing.assert_allclose(variable, [0.6, 1.6], rtol=1e-6)
 
-    def test_in_a_v1_graph(self) -> None:
-        self.use("2.2")
-        with tf.Graph().as_default():
-            scale = Revised(8.0, increment_period=1)
-            optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), scale)
-            variable = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
-            factor = tf.compat.v1.placeholder(tf.float32, [])
-            grads = optimizer.get_gradients(tf.reduce_sum(variable) * factor, [variable])
-            train_op = optimizer.apply_gradients(zip(grads, [variable], strict=True))
-            with tf.compat.v1.Session() as session:
-                session.run(tf.compat.v1.global_variables_initializer())
-                seen = []
-                for value in (1.0, INF, 0.5):
-                    session.run(train_op, {factor: value})
-                    now = session.run([scale(), optimizer.iterations, variable])
-                    seen.append((float(now[0]), int(now[1]), now[2].tolist()))
-        self.assertEqual(seen, [(16.0, 1, [0.5, 1.5]), (8.0, 1, [0.5, 1.5]), (16.0, 2, [0.25, 1.25])])
-
     @parameterized.expand(OPTIMIZERS)
     def test_state_that_the_user_made(self, family: str) -> None:
         self.use("2.3")
@@ -226,52 +206,6 @@ class LossScaleSubclassTest(_Stepping):
         self.assertIs(scale._num_good_steps, counter)
         self.assertIn("counter", counter.name)
         np.testing.assert_array_equal(variable, [0.0, 1.0])
-
-
-class ReplicasTest(_Stepping):
-    """Two replicas, as of a release; tests/conftest.py has split the CPU for them."""
-
-    def strategy(self) -> Any:
-        return tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")][:2])
-
-    def run_step(self, strategy: Any, step: Any, factors: tuple[float, float]) -> None:
-        values = strategy.experimental_distribute_values_from_function(
-            lambda context: tf.constant(factors[context.replica_id_in_sync_group])
-        )
-        tf.function(lambda: strategy.run(step, args=(values,)))()
-
-    @parameterized.expand(OPTIMIZERS)
-    @pytest.mark.default_run("one case")
-    def test_they_decide_together(self, family: str) -> None:
-        self.use("2.2")
-        strategy = self.strategy()
-        self.assertEqual(strategy.num_replicas_in_sync, 2)
-        with strategy.scope():
-            scale = mpls.experimental.DynamicLossScale(8.0, 1, 4.0)
-            optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
-            variable = tf.Variable([1.0, 2.0])
-        for factors, expected in (((1.0, 1.0), 32.0), ((1.0, INF), 8.0), ((0.5, 0.5), 32.0)):
-            self.run_step(strategy, lambda each: self.step(optimizer, variable, each), factors)
-            self.assertEqual(float(optimizer.loss_scale()), expected)
-        np.testing.assert_array_equal(variable, [-0.5, 0.5])
-        self.assertEqual(int(optimizer.iterations.numpy()), 2)
-
-    @parameterized.expand([("legacy",), ("keras3",)])
-    def test_a_second_argument_is_no_flag(self, family: str) -> None:
-        self.use("2.3")
-
-        class Multiplying(OPTIMIZERS[family].SGD):  # type: ignore[misc]
-            def apply_gradients(self, grads_and_vars: Any, factor: float = 0.0, **kwargs: Any) -> Any:
-                pairs = [(grad * factor, variable) for grad, variable in grads_and_vars]
-                return super().apply_gradients(pairs, **kwargs)
-
-        strategy = self.strategy()
-        with strategy.scope():
-            optimizer = mpls.experimental.LossScaleOptimizer(Multiplying(0.5), 8)
-            variable = tf.Variable([1.0, 2.0])
-        self.run_step(strategy, lambda each: self.step(optimizer, variable, each, 2.0), (1.0, 0.5))
-        # Of both replicas.
-        np.testing.assert_array_equal(variable, [-0.5, 0.5])
 
 
 class ReadsTest(_Stepping):
@@ -344,34 +278,6 @@ class ReadsTest(_Stepping):
         self.assertEqual((int(optimizer.iterations), int(optimizer.inner_optimizer.iterations)), (6, 6))
 
     @parameterized.expand(EVERYWHERE)
-    @pytest.mark.default_run("one case")
-    def test_one_wrapper_applied_twice_a_step(self, case: str, family: str, release: str | None) -> None:
-        self.use(release)
-        scale = mpls.experimental.DynamicLossScale(8.0, 3)
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
-        first, second = tf.Variable([1.0]), tf.Variable([2.0])
-        if family != "legacy":
-            # They want to know all variables at the start.
-            optimizer.build([first, second])
-
-        @tf.function
-        def train_step(factor: Any) -> None:
-            loss = optimizer.get_scaled_loss(tf.reduce_sum(first) * factor + tf.reduce_sum(second))
-            grads = [tf.gradients(loss, [each]) for each in (first, second)]
-            unscaled = [optimizer.get_unscaled_gradients(each) for each in grads]
-            optimizer.apply_gradients(zip(unscaled[0], [first], strict=True))
-            optimizer.apply_gradients(zip(unscaled[1], [second], strict=True))
-
-        seen = []
-        for factor in (1.0, INF, 1.0):
-            train_step(tf.constant(factor))
-            seen.append((float(optimizer._loss_scale()), int(optimizer.dynamic_counter)))
-        self.assertEqual(seen, [(8.0, 2), (4.0, 1), (8.0, 0)])
-        np.testing.assert_array_equal([*first.numpy(), *second.numpy()], [0.0, 0.5])
-        counts_skipped = release == "2.3" or family != "keras3"
-        self.assertEqual(int(optimizer.iterations), 6 if counts_skipped else 5)
-
-    @parameterized.expand(EVERYWHERE)
     def test_putting_a_loss_scale_in(self, case: str, family: str, release: str | None) -> None:
         optimizer, _, variable = self.wrapper(family, release)
         other = mpls.experimental.DynamicLossScale(64.0, 1, 4.0)
@@ -390,40 +296,6 @@ class ReadsTest(_Stepping):
         np.testing.assert_array_equal(grad, [4.0, 4.0])
         with self.assertRaises(ValueError):
             optimizer._loss_scale = 0
-
-    @parameterized.expand(EVERYWHERE)
-    @pytest.mark.default_run("one case")
-    def test_a_loss_scale_that_was_put_in_is_in_checkpoints(self, case: str, family: str, release: str | None) -> None:
-        for is_tracked in (False, True):
-            path = tf.train.Checkpoint(opt=self._with_another(family, release, is_tracked)).write(self._folder() + "/c")
-            keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-            self.assertIn("opt/loss_scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE", keys)
-            again = self._with_another(family, release, is_tracked)
-            again._loss_scale._current_loss_scale.assign(2.0)
-            tf.train.Checkpoint(opt=again).read(path).assert_existing_objects_matched()
-            self.assertEqual(float(again._loss_scale()), 256.0)
-
-    def _with_another(self, family: str, release: str | None, is_tracked: bool) -> Any:
-        optimizer, _, variable = self.wrapper(family, release)
-        optimizer._loss_scale = mpls.experimental.DynamicLossScale(64.0, 2, 4.0)
-        if is_tracked:
-            # As code does for which assigning was not enough.
-            optimizer._track_trackable(optimizer._loss_scale, "loss_scale", overwrite=True)
-        for _ in range(2):
-            self.step(optimizer, variable)
-        return optimizer
-
-    def _folder(self) -> str:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
-
-    def test_deep_copies_have_a_loss_scale_of_their_own(self) -> None:
-        # The other optimizers cannot be copied, wrapped or not.
-        optimizer, _, variable = self.wrapper("legacy", "2.3", mpls.experimental.DynamicLossScale(8.0, 5))
-        copied = copy.deepcopy(optimizer)
-        self.step(optimizer, variable, INF)
-        self.assertEqual((float(optimizer.loss_scale()), float(copied.loss_scale())), (4.0, 8.0))
 
     @parameterized.expand([(None, TypeError), ("2.2", ValueError), ("2.3", ValueError), ("2.4", TypeError)])
     def test_a_loss_scale_where_the_optimizer_belongs(self, release: str | None, error: type[Exception]) -> None:

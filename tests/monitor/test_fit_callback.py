@@ -76,15 +76,6 @@ class FitTest(unittest.TestCase):
         )
         np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen.logs])
 
-    @parameterized.expand([("tf_keras", "legacy"), ("keras3", "keras3")])
-    @pytest.mark.default_run("one case")
-    def test_it_reads_every_so_many_batches(self, name: str, family: str) -> None:
-        model = model_of(family)
-        seen = Seen(keras_of(family).callbacks.Callback)
-        model.fit(**data(), epochs=2, callbacks=[LossScaleCallback(every=3), seen.callback])
-        self.assertEqual(["loss_scale" in log for log in seen.logs], [False, False, True, False] * 2)
-        self.assertNotIn("applied_steps", seen.logs[2], "nothing is counted")
-
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
     def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
@@ -99,23 +90,6 @@ class FitTest(unittest.TestCase):
             self.assertEqual([int(row["skipped_steps"]) for row in rows], [1, 2])
             self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
         self.assertIn("loss_scale: ", shown.getvalue())
-
-    def test_validation_evaluation_and_prediction_are_as_they_are(self) -> None:
-        for family in ("new", "keras3"):
-            model, callback = model_of(family), LossScaleCallback()
-            x = np.ones([4, 1], np.float32)
-            history = model.fit(**data(), validation_data=(x, x), callbacks=[callback]).history
-            self.assertLessEqual({"loss", "val_loss", "loss_scale"}, set(history))
-            self.assertNotIn("val_loss_scale", history)
-            # A model that is not trained needs no optimizer that scales.
-            model.evaluate(x, x, verbose=0, callbacks=[callback])
-            model.predict(x, verbose=0, callbacks=[callback])
-
-    def test_one_callback_watches_one_model_after_another(self) -> None:
-        callback = LossScaleCallback()
-        for family in ("new", "keras3", "legacy"):
-            history = model_of(family).fit(**data(3), callbacks=[callback]).history
-            self.assertEqual(history["loss_scale"], [16.0])
 
     def test_graphs_of_tf_1(self) -> None:
         with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
@@ -149,12 +123,6 @@ class HistoryTest(unittest.TestCase):
         for _ in range(2):
             counting.fit(**data(), callbacks=[callback])
         self.assertEqual([each["step"] for each in callback.history], list(range(4, 13)))
-
-    def test_graphs_of_tf_1(self) -> None:
-        with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
-            model, callback = model_of("legacy"), LossScaleCallback()
-            model.fit(**data(3), callbacks=[callback])
-        self.assertEqual([each["step"] for each in callback.history], [0, 1, 2, 3, 4])
 
     def test_save(self) -> None:
         callback = LossScaleCallback()

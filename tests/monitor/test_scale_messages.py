@@ -8,13 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 from mpls.monitor import LossScaleCallback
-from mpls.monitor.scale_readings import Readings, ScaleMessages
+from mpls.monitor.scale_readings import ScaleMessages
 
 from .models import data, model_of
 
@@ -99,14 +97,6 @@ class MessagesTest(unittest.TestCase):
         told = "the program has set it since the last reading."
         self.assertEqual(first, f"loss scale 16 -> 2 in epoch 1, batch 2: {told}")
         self.assertIn("loss scale 2 -> 1 in epoch 1, batch 4: gradients were not finite", second)
-
-    def test_what_the_program_sets_in_a_manager(self) -> None:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(1024.0, 1000)
-        opt = mpls.contrib.LossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), manager)
-        readings = Readings(opt, "subject", "advice")
-        before = readings.times_set
-        manager.load_state_dict({**manager.state_dict(), "scale": 1.0})
-        self.assertEqual(readings.times_set, before + 1)
 
     def test_words(self) -> None:
         messages = ScaleMessages()

@@ -11,20 +11,12 @@ import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import mpls.monitor
 from tests.options.trainers import FAMILIES
 
+from .events import scalars
 from .models import NATIVE
-
-
-def scalars(folder: str) -> dict[str, list[tuple[int, float]]]:
-    """Return what TensorBoard finds in a folder, by tag: as scalars, which are tensors since TF 2."""
-    events = EventAccumulator(folder).Reload()
-    tags = events.PluginTagToContent("scalars")
-    read = {tag: events.Tensors(tag) for tag in tags}
-    return {tag: [(each.step, float(tf.make_ndarray(each.tensor_proto))) for each in read[tag]] for tag in read}
 
 
 class SummaryTest(unittest.TestCase):

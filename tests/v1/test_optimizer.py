@@ -125,14 +125,6 @@ class ArgumentsTest(unittest.TestCase):
         context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
 
-    def test_global_step_and_name_arrive_at_a_fixed_scale(self) -> None:
-        inner, variable = Recording(), tf.Variable(1.0)
-        step = v1.train.get_or_create_global_step()
-        scaling_itself(Wrapper(inner, 8)).apply_gradients([(tf.constant(1.0), variable)], step, "mine")
-        ((_, args, kwargs),) = inner.calls
-        self.assertIs(args[1], step)
-        self.assertEqual((args[2], kwargs), ("mine", {}))
-
     def test_apply_gradients_with_a_dynamic_scale(self) -> None:
         inner, variable = Recording(), tf.Variable(1.0)
         step = v1.train.get_or_create_global_step()
@@ -143,24 +135,6 @@ class ArgumentsTest(unittest.TestCase):
         session = started_session(self)
         session.run(op)
         self.assertEqual(session.run([variable, step]), [0.5, 1])
-
-    def test_pairs_may_come_from_a_generator(self) -> None:
-        for scale in (8, dynamic()):
-            variable = tf.Variable(1.0)
-            optimizer = scaling_itself(Wrapper(Recording(), scale))
-            op = optimizer.apply_gradients(pair for pair in [(tf.constant(1.0), variable)])
-            session = started_session(self)
-            session.run(op)
-            self.assertEqual(session.run(variable), 0.5)
-
-    def test_no_variables_is_an_error(self) -> None:
-        with self.assertRaisesRegex(ValueError, "No variables to optimize"):
-            Wrapper(Recording(), 8).minimize(tf.constant(1.0))
-
-    @parameterized.expand([("number", 8), ("dynamic", "dynamic")])
-    def test_no_pairs_is_an_error(self, name: str, scale: Any) -> None:
-        with self.assertRaisesRegex(ValueError, "[gG]radient|variables"):
-            Wrapper(Recording(), scale).apply_gradients([])
 
     def test_the_scale_is_read_once_for_both_uses(self) -> None:
         """Between the two, another worker may change it."""
@@ -245,8 +219,3 @@ class MembersTest(unittest.TestCase):
         self.assertEqual(float(variable), 0.5)
         self.assertEqual((float(inner._loss_scale()), float(outer._loss_scale())), (8.0, 16.0))
         self.assertEqual(float(outer.get_slot(variable, "momentum")), 1.0)
-
-    @parameterized.expand(["_apply_dense", "_apply_sparse", "_resource_apply_dense", "_resource_apply_sparse"])
-    def test_single_gradients_are_not_applied_through_it(self, method: str) -> None:
-        with self.assertRaises(RuntimeError):
-            getattr(Wrapper(momentum(), 8), method)(None, None)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
-from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 
 import mpls.v1
 
@@ -91,23 +90,6 @@ class SubclassTest(unittest.TestCase):
         variable = tf.Variable([1.0, 2.0])
         optimizer.minimize(lambda: tf.reduce_sum(variable * [3.0, 4.0]), var_list=[variable])
         np.testing.assert_allclose(variable, [0.7, 1.6], rtol=1e-6)
-
-    def test_with_tensorflows_helpers(self) -> None:
-        class Revised(mpls.v1.DynamicLossScale):
-            def update(self, grads: Any) -> Any:
-                finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(grad)) for grad in grads])
-                grown = tf_loss_scale._assign_if_finite(self._current_loss_scale, self._current_loss_scale * 4.0)
-                return tf_loss_scale._op_in_graph_mode(grown), finite
-
-        scale = Revised(1e38)
-        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), scale)
-        variable = tf.Variable([1.0])
-        # 4e38 is no float32.
-        optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
-        self.assertEqual(float(scale()), np.float32(1e38))
-        scale._current_loss_scale.assign(2.0)
-        optimizer.apply_gradients([(tf.constant([1.0]), variable)])
-        self.assertEqual(float(scale()), 8.0)
 
     def test_a_loss_scale_that_is_put_in(self) -> None:
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(
