@@ -153,7 +153,7 @@ class CellCase(unittest.TestCase):
         assert_scalar(state.good_steps, 0, "good steps")
 
     def check_two_optimizers(self) -> None:
-        pair = Pair(self.cell, is_scaled=True)
+        pair = Pair(self.cell)
         self.addCleanup(pair.stage.close)
         scenarios = (
             Scenario("one", ".+...", [], [], setup=Pair.setup),

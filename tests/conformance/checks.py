@@ -79,12 +79,12 @@ class Pair:
 
     setup = "float16"
 
-    def __init__(self, cell: Cell, is_scaled: bool) -> None:
+    def __init__(self, cell: Cell) -> None:
         self.stage = stage_of(cell)
         host, setup = HOSTS[cell.family], SETUPS[self.setup]
-        self.one = Training(host, self.stage, setup, is_scaled, prefix="one_")
+        self.one = Training(host, self.stage, setup, is_scaled=True, prefix="one_")
         other_setup = dataclasses.replace(setup, scaling=Scaling(64.0, 3))
-        self.other = Training(host, self.stage, other_setup, is_scaled, prefix="other_")
+        self.other = Training(host, self.stage, other_setup, is_scaled=True, prefix="other_")
         terms = len(setup.terms)
 
         def step_both(factors: Any) -> Any:

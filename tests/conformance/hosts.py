@@ -69,9 +69,6 @@ class V1Host(Host):
         return loss if v1.executing_eagerly_outside_functions() else loss()
 
     def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
-        if not aggregate:
-            # There is no such argument; the table of exclusions expects the refusal.
-            return opt.apply_gradients(grads_and_vars, experimental_aggregate_gradients=False)
         return opt.apply_gradients(grads_and_vars, global_step=counter)
 
     def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:

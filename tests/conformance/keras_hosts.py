@@ -10,8 +10,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 import tf_keras
-from tensorflow.python.keras.mixed_precision.loss_scale_optimizer import LossScaleOptimizerV1
-from tensorflow.python.keras.optimizer_v2.gradient_descent import SGD
 
 import mpls.experimental
 import mpls.keras
@@ -19,8 +17,6 @@ from mpls.errors import MplsDeprecationWarning
 
 from .host import LEARNING_RATE, MOMENTUM, Host
 from .setups import Scaling, Term
-
-v1 = tf.compat.v1
 
 
 class KerasHost(Host):
@@ -134,7 +130,6 @@ class Keras3Host(Host):
         return opt.get_unscaled_gradients(grads) if is_scaled else grads
 
     def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
-        # Bare ones always sum gradients over replicas; the table of exclusions expects the refusal.
         return opt.apply_gradients(grads_and_vars, **({} if aggregate else {"skip_gradients_aggregation": True}))
 
     def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
@@ -164,13 +159,10 @@ class Keras3ApplyHost(Keras3Host):
 
 
 def _keywords(scaling: Scaling) -> dict[str, Any]:
-    # No Keras wrapper takes a multiplier; the table of exclusions expects the refusal.
-    more = {} if scaling.multiplier == 2 else {"multiplier": scaling.multiplier}
     return {
         "dynamic": scaling.growth_steps is not None,
         "initial_scale": scaling.initial,
         "dynamic_growth_steps": scaling.growth_steps,
-        **more,
         **scaling.options,
     }
 
@@ -190,12 +182,6 @@ def _wrap_experimentally(inner: Any, scaling: Scaling) -> Any:
         return mpls.experimental.LossScaleOptimizer(inner, loss_scale, **dict(scaling.of_steps))
 
 
-def _wrap_experimentally_natively(scaling: Scaling) -> Any:
-    """Return what TensorFlow keeps of the original, which takes optimizers of its own Keras only."""
-    loss_scale = v1.mixed_precision.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
-    return LossScaleOptimizerV1(SGD(LEARNING_RATE), loss_scale)
-
-
 class ExperimentalHost(KerasHost):
     def __init__(self, family: str) -> None:
         super().__init__("experimental", family)
@@ -203,19 +189,9 @@ class ExperimentalHost(KerasHost):
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
         return _wrap_experimentally(inner, scaling)
 
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        return _wrap_experimentally_natively(scaling)
-
 
 class ExperimentalKeras3Host(Keras3Host):
     name = "experimental_keras3"
 
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
         return _wrap_experimentally(inner, scaling)
-
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        return _wrap_experimentally_natively(scaling)
-
-    @property
-    def native_host(self) -> Host:
-        return self

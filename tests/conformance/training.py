@@ -31,7 +31,7 @@ class State:
 
 
 class Training:
-    """One model and its optimizer, scaled by mpls or by the original, or bare, in one family and stage.
+    """One model and its optimizer, scaled by mpls or bare, in one family and stage.
 
     Attributes:
         after_first_step: what the first step ever has left, if it was taken on its own.
@@ -39,19 +39,16 @@ class Training:
 
     after_first_step: State
 
-    def __init__(
-        self, host: Host, stage: Stage, setup: Setup, is_scaled: bool, prefix: str = "", is_native: bool = False
-    ) -> None:
+    def __init__(self, host: Host, stage: Stage, setup: Setup, is_scaled: bool, prefix: str = "") -> None:
         self.host, self.stage, self.setup, self.is_scaled = host, stage, setup, is_scaled
         with stage.scope():
             self.variables = {name: host.make_variable(term, prefix + name) for name, term in setup.model.items()}
             self.inner = host.make_inner(setup.optimizer, setup.clip_norm)
-            wrap = host.wrap_natively if is_native else host.wrap
-            self.opt = wrap(self.inner, setup.scaling) if is_scaled else self.inner
+            self.opt = host.wrap(self.inner, setup.scaling) if is_scaled else self.inner
             if stage.devices.forbids_merge_calls or (host.is_built_first and not is_scaled):
                 host.build(self.opt, list(self.variables.values()))
             self.counter = host.make_counter(self.inner)
-        self._extra_owners = _owners_of_extras(self.opt) if is_scaled and not is_native else []
+        self._extra_owners = _owners_of_extras(self.opt) if is_scaled else []
         self._initial_extras = {
             name: value for owner in self._extra_owners for name, (value, _) in owner._initial_weights().items()
         }
@@ -171,17 +168,6 @@ class Training:
                 self.stage.write(self.host.good_steps(self.opt), good_steps)
             for name, variable in self._extras().items():
                 self.stage.write(variable, self._initial_extras.get(name, np.zeros(variable.shape)))
-
-    def initial_weights(self) -> Values:
-        model = self.setup.model
-        return {
-            name: [model[name].initial()] * len(self.stage.components(variable))
-            for name, variable in self.variables.items()
-        }
-
-    def weights(self) -> Values:
-        with self.stage.scope():
-            return self.stage.read(self.variables)
 
     def state(self) -> State:
         with self.stage.scope():

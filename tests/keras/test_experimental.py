@@ -161,19 +161,12 @@ class RefusedTest(unittest.TestCase):
                 [
                     (None, ValueError),
                     ("foo", ValueError),
-                    ("128", ValueError),
-                    ([], ValueError),
                     ([128], ValueError),
-                    ({}, ValueError),
                     (np.array([128.0]), ValueError),
                     (0, ValueError),
-                    (-1, ValueError),
                     (NAN, ValueError),
-                    (INF, ValueError),
                     (1e39, ValueError),
                     (mpls.v1.DynamicLossScale(8, 2, 3), ValueError),
-                    (NATIVE.DynamicLossScale(8, 2, 4), ValueError),
-                    (mpls.v1.DynamicLossScale, ValueError),
                     (Mine(), TypeError),
                 ]
             )

@@ -67,23 +67,6 @@ class Unscaling(mpls.experimental.LossScaleOptimizer):
         return [grad / 64.0 for grad in grads]
 
 
-class Reading(mpls.experimental.LossScaleOptimizer):
-    """Has `__getattribute__`, and the properties that other toolkits add."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "embedding_scale":
-            return object.__getattribute__(self, "_loss_scale")()
-        return super().__getattribute__(name)
-
-    @property
-    def loss_scale(self) -> Any:
-        return self._loss_scale
-
-    @property
-    def optimizer(self) -> Any:
-        return self._optimizer
-
-
 class SubclassTest(_Stepping):
     @parameterized.expand(EVERYWHERE)
     def test_reduced_gradients(self, case: str, family: str, release: str | None) -> None:
@@ -124,20 +107,6 @@ class SubclassTest(_Stepping):
         del optimizer.get_scaled_loss
         (grad,) = self.scaled_grads(optimizer, variable, 1.0)
         np.testing.assert_array_equal(grad, [2.0**15] * 2)
-
-    @parameterized.expand(EVERYWHERE)
-    def test_attributes_of_its_own(self, case: str, family: str, release: str | None) -> None:
-        self.use(release)
-        inner = OPTIMIZERS[family].SGD(0.5)
-        optimizer = Reading(inner, "dynamic")
-        self.assertIs(optimizer.optimizer, inner)
-        self.assertEqual(float(optimizer.embedding_scale), 2.0**15)
-        self.assertEqual(float(optimizer.loss_scale()), 2.0**15)
-        variable = tf.Variable([1.0, 2.0])
-        self.step(optimizer, variable, INF)
-        self.step(optimizer, variable, 1.0)
-        self.assertEqual(float(optimizer.embedding_scale), 2.0**14)
-        np.testing.assert_array_equal(variable, [0.5, 1.5])
 
 
 class Revised(mpls.experimental.DynamicLossScale):

@@ -39,24 +39,6 @@ class AttributesTest(unittest.TestCase):
             self.assertEqual(Ours.from_config(config).dynamic_growth_steps, steps)
 
 
-class BuiltAheadTest(unittest.TestCase):
-    """An optimizer whose variables are created before the first step."""
-
-    @parameterized.expand(FAMILIES)
-    def test_is_traced_once(self, name: str, module: Any) -> None:
-        opt, variable = Ours(module.SGD(0.5, momentum=0.5)), tf.Variable(1.0)
-        opt._create_all_weights([variable])
-        traced = []
-
-        @tf.function(autograph=False)
-        def step() -> None:
-            traced.append(True)
-            loop_step(opt, variable, 1.0)
-
-        step()
-        self.assertEqual((len(traced), float(variable)), (1, 0.5))
-
-
 class ApplyArgumentsTest(unittest.TestCase):
     def test_names_and_flags_of_the_legacy_family(self) -> None:
         for args, kwargs in (

@@ -19,7 +19,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning
 
-from .trainers import FAMILIES, RATE, trainer
+from .trainers import FAMILIES, RATE
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -43,14 +43,6 @@ def v1_optimizer(**options: Any) -> Any:
     )
 
 
-class StepTest(unittest.TestCase):
-    @parameterized.expand(["v1", "legacy", "new", "keras3", "experimental"])
-    def test_without_the_option_it_is_applied(self, family: str) -> None:
-        with trainer(family, "eager", 8.0, 100, clipped, count_steps=True) as training:
-            training.take(INF)
-            self.assertEqual(training.shown()["applied_steps"], 1)
-
-
 class NormTest(unittest.TestCase):
     def test_a_large_gradient_is_finite_although_its_square_is_not(self) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
@@ -70,6 +62,13 @@ class NormTest(unittest.TestCase):
 
 
 class SeveralTest(unittest.TestCase):
+    def test_without_the_option_it_is_applied(self) -> None:
+        opt, weight = FAMILIES["legacy"](8.0, 100, count_steps=True), tf.Variable(1.0)
+        opt.get_scaled_loss(tf.constant(1.0))
+        (grad,) = opt.get_unscaled_gradients([tf.constant(INF)])
+        opt.apply_gradients([(clipped(grad), weight)])
+        self.assertEqual(int(opt.applied_steps), 1)
+
     def test_steps_that_are_built_in_another_order(self) -> None:
         with tf.Graph().as_default(), v1.Session() as session:
             opt, weight = v1_optimizer(), v1.get_variable("weight", initializer=1.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import unittest
 import warnings
@@ -126,36 +124,6 @@ class RecordsTest(unittest.TestCase):
                 [opt.apply_gradients(grads, name="train").name, opt.apply_gradients(grads).name], ["train", "Adam"]
             )
             self.assertEqual([op.name for op in v1.get_collection("train_op")], ["train", "Adam"])
-
-    @pytest.mark.matrix
-    def test_a_mean_of_workers_is_one_step(self) -> None:
-        # In a process of its own: closing the session would wait for the threads of the chief.
-        done = subprocess.run([sys.executable, "-c", TWO_WORKERS], capture_output=True, text=True, check=False)
-        self.assertEqual(done.stdout.split(), ["1", "1", "1", "1", "1", "1"], done.stderr)
-
-
-TWO_WORKERS = """
-import os, time
-import tensorflow as tf
-import mpls.v1
-
-v1 = tf.compat.v1
-for loss_scale, enabled in (("dynamic", True), (8, True), ("dynamic", False)):
-    with tf.Graph().as_default():
-        weight = v1.get_variable("weight", initializer=1.0)
-        step = v1.train.get_or_create_global_step()
-        sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.25), 2, 2)
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, loss_scale, count_steps=True, enabled=enabled)
-        op = opt.minimize(weight * 1.0, global_step=step)
-        session = v1.train.MonitoredTrainingSession(hooks=[sync.make_session_run_hook(True, num_tokens=2)])
-        run = lambda fetches: session.run_step_fn(lambda step_context: step_context.session.run(fetches))
-        run(op), run(op)
-        until = time.time() + 60
-        while run(step) < 1 and time.time() < until:
-            time.sleep(0.1)
-        print(run(step), run(opt.applied_steps), flush=True)
-os._exit(0)
-"""
 
 
 class RefusedTest(unittest.TestCase):

@@ -38,16 +38,6 @@ WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 
 
 class StepTest(unittest.TestCase):
-    @parameterized.expand(["legacy", "new", "keras3", "experimental"])
-    def test_losses_and_gradients_are_those_that_were_given(self, family: str) -> None:
-        opt = FAMILIES[family](8.0, 2, enabled=False)
-        loss, grads = tf.constant(1.0, tf.float16), [tf.constant(1.0), None]
-        self.assertIs(opt.get_scaled_loss(loss), loss)
-        given = opt.get_unscaled_gradients(grads)
-        self.assertTrue(all(one is other for one, other in zip(given, grads, strict=True)))
-        if family == "keras3":
-            self.assertIs(FAMILIES[family](8.0, 2, enabled=False).scale_loss(loss), loss)
-
     def test_the_norm(self) -> None:
         opt = FAMILIES["legacy"](8.0, 2, check_unscaled=True, enabled=False)
         weight = tf.Variable([3.0, 4.0])

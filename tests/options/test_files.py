@@ -26,7 +26,7 @@ import mpls.experimental
 import mpls.inspect
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
+from mpls.errors import MplsWarning, SavedStateError
 
 from .trainers import FAMILIES, Trainer
 
@@ -169,16 +169,6 @@ class StateTest(unittest.TestCase):
         for bad in BAD_NUMBERS[kind]:
             with self.assertRaisesRegex(SavedStateError, "must be"):
                 again.load_state_dict({**state, **bad})
-
-    def test_a_subclass_with_the_historical_arguments_keeps_what_a_fixed_scale_skips(self) -> None:
-        class Mine(mpls.experimental.LossScaleOptimizer):
-            def __init__(self, optimizer: Any, loss_scale: Any) -> None:
-                super().__init__(optimizer, loss_scale)
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            opt = Mine(tf_keras.optimizers.legacy.SGD(), mpls.experimental.FixedLossScale(8, skip_nonfinite=True))
-        self.assertEqual(Mine.from_config(opt.get_config()).get_config(), opt.get_config())
 
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in FAMILIES for kind in CHOSEN])
     @pytest.mark.default_run("one case")

@@ -210,18 +210,6 @@ class ConvertTest(FolderTest):
         report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
         self.check_carried(source, model, report)
 
-    @parameterized.expand([(f"{family}_to_{target}", family, target) for family in FRAMEWORKS for target in FRAMEWORKS])
-    @pytest.mark.default_run("one case")
-    def test_live(self, name: str, family: str, target: str) -> None:
-        source, model = model_of(family, VALUES, **OPTIONS), model_of(target, **OPTIONS)
-        report = mpls.convert_state(
-            source.optimizer,
-            model.optimizer,
-            model.trainable_variables,
-            source_variables=source.trainable_variables,
-        )
-        self.check_carried(source, model, report)
-
     def check_carried(self, source: Any, model: Any, report: Any) -> None:
         before, after = source.optimizer.state_dict(), model.optimizer.state_dict()
         for kind in ("scale", "good_steps", BAD_STEPS, SEARCH_STEPS, *COUNTS):

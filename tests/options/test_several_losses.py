@@ -234,28 +234,13 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual(seen, [*expected, (-1.0, -1.0, 4.0, 2)])
         self.assertEqual((self.counts(of_one), self.counts(of_other)), ((4, 1, 4.0), (4, 1, 4.0)))
 
-    @parameterized.expand(["eager", "session"])
-    def test_two_optimizers_of_tf_1_share_a_scale(self, mode: str) -> None:
-        with tf.Graph().as_default() if mode == "session" else contextlib.nullcontext():
-            scale = mpls.v1.DynamicLossScale(8.0, 2)
-            weights = [v1.get_variable(name, initializer=1.0, use_resource=True) for name in ("one", "other")]
-            inner = v1.train.GradientDescentOptimizer(RATE)
-            opts = [mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, count_steps=True) for _ in range(2)]
-            if mode == "eager":
-                for factor, opt, weight in zip((INF, 1.0), opts, weights, strict=True):
-                    opt.minimize(lambda factor=factor, weight=weight: weight * factor, var_list=[weight])
-                found = [float(scale()), *(int(opt.applied_steps) for opt in opts)]
-            else:
-                steps = [
-                    opt.minimize(weight * factor, var_list=[weight])
-                    for factor, opt, weight in zip((INF, 1.0), opts, weights, strict=True)
-                ]
-                with v1.Session() as session:
-                    session.run(v1.global_variables_initializer())
-                    for step in steps:
-                        session.run(step)
-                    found = session.run([scale(), *(opt.applied_steps for opt in opts)])
-        self.assertEqual([float(each) for each in found], [4.0, 0.0, 1.0])
+    def test_two_optimizers_of_tf_1_share_a_scale(self) -> None:
+        scale, weights = mpls.v1.DynamicLossScale(8.0, 2), [tf.Variable(1.0), tf.Variable(1.0)]
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        opts = [mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, count_steps=True) for _ in range(2)]
+        for factor, opt, weight in zip((INF, 1.0), opts, weights, strict=True):
+            opt.minimize(lambda factor=factor, weight=weight: weight * factor, var_list=[weight])
+        self.assertEqual([float(scale()), *(int(opt.applied_steps) for opt in opts)], [4.0, 0, 1])
 
     @parameterized.expand(CELLS)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)

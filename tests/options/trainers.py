@@ -72,15 +72,9 @@ FAMILIES: dict[str, Callable[..., Any]] = {
 # Whether a skipped step advances the counter where nobody has said so.
 SKIPS_COUNT = {"v1": False, "legacy": True, "new": True, "keras3": False, "experimental": True}
 
-EAGER, FUNCTION, XLA, SESSION, REPLICAS = "eager", "function", "xla", "session", "replicas"
+EAGER, FUNCTION, XLA, SESSION = "eager", "function", "xla", "session"
 # New optimizers of tf_keras and those of Keras 3 return no op that a session could run.
-MODES = {
-    "v1": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
-    "legacy": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
-    "new": (EAGER, FUNCTION, XLA, REPLICAS),
-    "keras3": (EAGER, FUNCTION, XLA, REPLICAS),
-    "experimental": (EAGER, FUNCTION, XLA, SESSION, REPLICAS),
-}
+MODES = {family: (EAGER, FUNCTION, XLA, *(() if family in ("new", "keras3") else (SESSION,))) for family in FAMILIES}
 CELLS = [(f"{family}_{mode}", family, mode) for family, modes in MODES.items() for mode in modes]
 
 
@@ -91,23 +85,18 @@ class Trainer:
         family: a key of `FAMILIES`.
         mode: one of `MODES[family]`.
         make: returns the optimizer.
-        change: what is done to the unscaled gradients before they are applied; None for nothing.
     """
 
-    def __init__(
-        self, family: str, mode: str, make: Callable[[], Any], change: Callable[[Any], Any] | None = None
-    ) -> None:
-        self.family, self.mode, self._change = family, mode, change
+    def __init__(self, family: str, mode: str, make: Callable[[], Any]) -> None:
+        self.family, self.mode = family, mode
         self._stack = contextlib.ExitStack()
-        self._strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if mode == REPLICAS else None
         if mode == SESSION:
             self._stack.enter_context(tf.Graph().as_default())
-        with self._strategy.scope() if self._strategy else contextlib.nullcontext():
-            self.opt = make()
-            self._variable = self._make_variable()
-            self._counter = self._make_counter()
-            if family == "keras3":
-                self.opt.build([self._variable])
+        self.opt = make()
+        self._variable = self._make_variable()
+        self._counter = self._make_counter()
+        if family == "keras3":
+            self.opt.build([self._variable])
         self.session: Any = None
         self._step = self._built()
 
@@ -123,31 +112,20 @@ class Trainer:
         return v1.Variable(1.0, use_resource=True) if self.mode == SESSION else tf.Variable(1.0)
 
     def _make_counter(self) -> Any:
-        if self.family != "v1":
-            return None
-        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        if self.mode == SESSION:
-            return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True)
-        return tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first)
+        return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True) if self.family == "v1" else None
 
     def _built(self) -> Callable[[Any], Any]:
         if self.mode == SESSION:
             return self._built_in_session()
-        # The step of a replica has the gradient of the replica.
-        self._input = tf.Variable([1.0, 1.0])
+        self._input = tf.Variable(1.0)
         run: Callable[[], Any] = self._apply_eagerly
-        if self._strategy is not None:
-            one_replica = run
-            run = lambda: self._strategy.run(one_replica)  # type: ignore[union-attr] # noqa: E731
         if self.mode != EAGER:
             # A variable that a Keras 3 optimizer has must be built before.
             run = tf.function(run, jit_compile=True if self.mode == XLA else None)
         return lambda _: run()
 
     def _apply_eagerly(self) -> None:
-        context = tf.distribute.get_replica_context()
-        replica = context.replica_id_in_sync_group if context is not None else 0
-        self.apply(tf.gather(self._input, replica))
+        self.apply(tf.convert_to_tensor(self._input))
 
     def apply(self, value: Any) -> None:
         """Take a step with a gradient, a scalar tensor, in a function or eagerly."""
@@ -157,17 +135,11 @@ class Trainer:
             return
         with tf.GradientTape() as tape:
             loss = self.opt.get_scaled_loss(tf.convert_to_tensor(variable) * value)
-        grads = self._changed(self.opt.get_unscaled_gradients(tape.gradient(loss, [variable])))
+        grads = self.opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
         self.opt.apply_gradients(list(zip(grads, [self._variable], strict=True)))
 
-    def _changed(self, grads: list[Any]) -> list[Any]:
-        return grads if self._change is None else [self._change(grad) for grad in grads]
-
     def _apply_v1(self, loss: Any) -> Any:
-        if self._change is None:
-            return self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
-        [(grad, variable)] = self.opt.compute_gradients(loss, var_list=[self._variable])
-        return self.opt.apply_gradients([(self._change(grad), variable)], global_step=self._counter)
+        return self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
 
     def _built_in_session(self) -> Callable[[Any], Any]:
         value = v1.placeholder(tf.float32, [])
@@ -176,16 +148,16 @@ class Trainer:
             op = self._apply_v1(loss)
         else:
             scaled = self.opt.get_scaled_loss(loss)
-            grads = self._changed(self.opt.get_unscaled_gradients(tf.gradients(scaled, [self._variable])))
+            grads = self.opt.get_unscaled_gradients(tf.gradients(scaled, [self._variable]))
             op = self.opt.apply_gradients([(grads[0], self._variable)])
         self.session = self._stack.enter_context(v1.Session())
         self.session.run(v1.global_variables_initializer())
         return lambda number: self.session.run(op, {value: number})
 
-    def take(self, value: float, only_on_last_replica: bool = False) -> None:
-        """Take a step with a gradient; with several replicas, that of the first may be 1 instead."""
+    def take(self, value: float) -> None:
+        """Take a step with a gradient."""
         if self.session is None:
-            self._input.assign([1.0 if only_on_last_replica and self._strategy else value, value])
+            self._input.assign(value)
         self._step(value)
 
     def number(self, tensor: Any) -> Any:
@@ -218,13 +190,6 @@ class Trainer:
 
 
 @contextlib.contextmanager
-def trainer(
-    family: str,
-    mode: str,
-    initial: float,
-    growth_steps: int,
-    change: Callable[[Any], Any] | None = None,
-    **settings: Any,
-) -> Iterator[Trainer]:
-    with Trainer(family, mode, lambda: FAMILIES[family](initial, growth_steps, **settings), change) as made:
+def trainer(family: str, mode: str, initial: float, growth_steps: int, **settings: Any) -> Iterator[Trainer]:
+    with Trainer(family, mode, lambda: FAMILIES[family](initial, growth_steps, **settings)) as made:
         yield made

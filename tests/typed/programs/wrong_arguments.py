@@ -13,79 +13,53 @@ import mpls.v1
 adam = keras.optimizers.Adam()
 mpls.keras.LossScaleOptimizer()  # error: call-arg | reportCallIssue
 mpls.keras.LossScaleOptimizer(adam, dynamic="yes")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(adam, "dynamic")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(adam, initial_scale="8")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(adam, dynamic_growth_steps="many")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(adam, True, 8, 2000, "name")  # error: call-arg | reportCallIssue
 mpls.keras.LossScaleOptimizer(adam, loss_scale=8)  # error: call-arg | reportCallIssue
 mpls.keras.LossScaleOptimizer.from_config()  # error: call-arg | reportCallIssue
-mpls.keras.LossScaleOptimizer.from_config("config")  # error: arg-type | reportArgumentType
 
 opt = mpls.keras.LossScaleOptimizer(adam, True, 8, 2000, name="name")
 variables = [keras.Variable(1.0)]
 opt.get_scaled_loss()  # error: call-arg | reportCallIssue
 opt.get_unscaled_gradients(3)  # error: arg-type | reportArgumentType
 opt.apply_gradients()  # error: call-arg | reportCallIssue
-opt.apply_gradients(3)  # error: arg-type | reportArgumentType
 opt.minimize(lambda: 1.0)  # error: call-overload | reportCallIssue
 opt.minimize(lambda: 1.0, variables, taep=None)  # error: call-overload | reportCallIssue
 opt.compute_gradients(lambda: 1.0, variables, grad_loss=None)  # error: call-arg | reportCallIssue
 opt.apply([], variables, 3)  # error: call-arg | reportCallIssue
-opt.apply([], variable=variables)  # error: call-arg | reportCallIssue
-opt.build()  # error: call-arg | reportCallIssue
-opt.variables(3)  # error: call-arg | reportCallIssue
 opt.get_slot(variables[0])  # error: call-arg | reportCallIssue
-opt.load_state_dict()  # error: call-arg | reportCallIssue
 opt.state_dict(sess=None)  # error: call-arg | reportCallIssue
 opt.name = 3  # error: assignment | reportAttributeAccessIssue
 
 sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
 mpls.v1.MixedPrecisionLossScaleOptimizer(sgd)  # error: call-arg | reportCallIssue
 mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, "dynamik")  # error: arg-type | reportArgumentType
-mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, None)  # error: arg-type | reportArgumentType
-mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, scale=8)  # error: call-arg | reportCallIssue
 graph = mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, 8)
-graph.minimize()  # error: call-arg | reportCallIssue
 graph.minimize(1.0, tape=None)  # error: call-arg | reportCallIssue
 graph.minimize(1.0, gate_gradients="op")  # error: arg-type | reportArgumentType
 graph.compute_gradients(1.0, variables=[])  # error: call-arg | reportCallIssue
-graph.apply_gradients(3)  # error: arg-type | reportArgumentType
 graph.apply_gradients([], experimental_aggregate_gradients=False)  # error: call-arg | reportCallIssue
-graph.get_slot("momentum")  # error: call-arg | reportCallIssue
 mpls.v1.enable_mixed_precision_graph_rewrite(sgd, "static")  # error: arg-type | reportArgumentType
 mpls.v1.disable_mixed_precision_graph_rewrite(sgd)  # error: call-arg | reportCallIssue
 mpls.v1.register_loss_scale_wrapper(sgd)  # error: call-arg | reportCallIssue
 
 mpls.v1.LossScale()  # error: abstract | reportAbstractUsage
-mpls.v1.FixedLossScale()  # error: call-arg | reportCallIssue
 mpls.v1.FixedLossScale("8")  # error: arg-type | reportArgumentType
-mpls.v1.DynamicLossScale(None)  # error: arg-type | reportArgumentType
 mpls.v1.DynamicLossScale(8, 2000, 2.0, True)  # error: call-arg | reportCallIssue
 mpls.v1.DynamicLossScale(growth_steps=2000)  # error: call-arg | reportCallIssue
-mpls.v1.DynamicLossScale().update()  # error: call-arg | reportCallIssue
 
 mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD())  # error: call-arg | reportCallIssue
 mpls.experimental.LossScaleOptimizer(adam, "static")  # error: arg-type | reportArgumentType
-mpls.experimental.LossScaleOptimizer(adam, dynamic=True)  # error: call-arg | reportCallIssue
-mpls.experimental.Policy()  # error: call-arg | reportCallIssue
 mpls.experimental.Policy("float32", "static")  # error: arg-type | reportArgumentType
-mpls.experimental.set_policy(16)  # error: arg-type | reportArgumentType
 mpls.keras.Policy(16)  # error: arg-type | reportArgumentType
 mpls.keras.set_global_policy(16)  # error: arg-type | reportArgumentType
-mpls.keras.set_global_policy()  # error: call-arg | reportCallIssue
 mpls.keras.load_model(None)  # error: arg-type | reportArgumentType
 mpls.keras.load_model("model.keras", keras="keras3")  # error: arg-type | reportArgumentType
-mpls.keras.save_model("model.keras")  # error: call-arg | reportCallIssue
 
 mpls.contrib.LossScaleManager()  # error: abstract | reportAbstractUsage
 mpls.contrib.LossScaleOptimizer(sgd, 128)  # error: arg-type | reportArgumentType
-mpls.contrib.FixedLossScaleManager("128")  # error: arg-type | reportArgumentType
-mpls.contrib.ExponentialUpdateLossScaleManager(8.0)  # error: call-arg | reportCallIssue
 mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, ratio=2)  # error: call-arg | reportCallIssue
 
-mpls.install(2.3)  # error: arg-type | reportArgumentType
 mpls.install("2.3", True)  # error: call-arg | reportCallIssue
 mpls.install(keras=4)  # error: arg-type | reportArgumentType
 mpls.convert_state(opt)  # error: call-arg | reportCallIssue
-mpls.convert_state(opt, opt, 3)  # error: arg-type | reportArgumentType
 mpls.convert_state(opt, opt, variables, variables)  # error: call-arg | reportCallIssue

@@ -5,7 +5,6 @@ import tf_keras
 
 import mpls
 import mpls.contrib
-import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
@@ -14,7 +13,6 @@ mpls.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 mpls.v1.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 mpls.keras.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 mpls.experimental.nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.contrib.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 
 sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
 graph = mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, "dynamic")
@@ -36,29 +34,20 @@ def use(loss_scale: mpls.v1.LossScale, base: mpls.contrib.LossScaleManager) -> N
 keras = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
 keras.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 keras.minimise()  # error: attr-defined | reportAttributeAccessIssue
-print(keras.epsilom)  # error: attr-defined | reportAttributeAccessIssue
 keras.loss_scale = 8  # error: misc | reportAttributeAccessIssue
 keras.dynamic = False  # error: misc | reportAttributeAccessIssue
 policy = mpls.keras.Policy("float32")
 policy.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 policy.loss_scale()  # error: attr-defined | reportAttributeAccessIssue
-mpls.keras.global_policy().nonsense()  # error: attr-defined | reportAttributeAccessIssue
 
 old = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD(), "dynamic")
 old.nonsense()  # error: attr-defined | reportAttributeAccessIssue
-old_policy = mpls.experimental.Policy("float32")
-old_policy.nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.experimental.get_layer_policy(None).nonsense()  # error: attr-defined | reportAttributeAccessIssue
 
 manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
 manager.nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.contrib.FixedLossScaleManager(8).nonsense()  # error: attr-defined | reportAttributeAccessIssue
 contrib = mpls.contrib.LossScaleOptimizer(sgd, manager)
 contrib.nonsense()  # error: attr-defined | reportAttributeAccessIssue
 
 mpls.convert_state(keras, old).nonsense()  # error: attr-defined | reportAttributeAccessIssue
 mpls.install().nonsense()  # error: attr-defined | reportAttributeAccessIssue
 mpls.keras.LossScaleOptimizer.from_config({}).nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.v1.DynamicLossScale.from_config({}).nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.keras.Policy.from_config({}).nonsense()  # error: attr-defined | reportAttributeAccessIssue
-mpls.errors.MplsError().nonsense()  # error: attr-defined | reportAttributeAccessIssue

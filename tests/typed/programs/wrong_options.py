@@ -1,7 +1,5 @@
 """Wrong use of what mpls has beyond the originals."""
 
-from typing import Any
-
 import tensorflow as tf
 import tf_keras
 
@@ -14,62 +12,37 @@ import mpls.v1
 sgd = tf_keras.optimizers.SGD()
 mpls.keras.LossScaleOptimizer(sgd, min_scale="1")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, initial_scale="high")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, growth_factor=[2])  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, hysteresis="two")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, consecutive_hysteresis=1)  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, adjustable="yes")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, skip_nonfinite=1)  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, count_steps=None)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, skip_counts_step="no")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, track_overflows=2)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, max_consecutive_skips="3")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up="stop")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda: None)  # error: arg-type, misc | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda it: it.name)  # error: attr-defined | reportAttributeAccessIssue
-mpls.keras.LossScaleOptimizer(sgd, check_unscaled=1.0)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, enabled="no")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, enabled=None)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, count_step=True)  # error: call-arg | reportCallIssue
 
 opt = mpls.keras.LossScaleOptimizer(sgd, adjustable=True, track_overflows=True)
 opt.enabled = False  # error: assignment | reportAttributeAccessIssue
-opt.skip_nonfinite = True  # error: assignment | reportAttributeAccessIssue
-opt.adjustable = False  # error: assignment | reportAttributeAccessIssue
 opt.set_scale()  # error: call-arg | reportCallIssue
-opt.set_scale("8")  # error: arg-type | reportArgumentType
 opt.configure(500)  # error: call-arg | reportCallIssue
-opt.configure(growth_steps="500")  # error: arg-type | reportArgumentType
 opt.configure(initial_scale=8)  # error: call-arg | reportCallIssue
 count: str = opt.overflow_report()[0].count  # error: assignment | reportAssignmentType
-report: dict[str, Any] = opt.overflow_report()  # error: assignment | reportAssignmentType
 print(opt.overflow_report()[0].nonsense)  # error: attr-defined | reportAttributeAccessIssue
-print(opt.check_skips() + 1)  # error: func-returns-value, operator | reportOperatorIssue
 
 v1_sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
 mpls.v1.DynamicLossScale(min_scale="1")  # error: arg-type | reportArgumentType
-mpls.v1.DynamicLossScale(adjustable=1)  # error: arg-type | reportArgumentType
-mpls.v1.DynamicLossScale().configure(multiplier=2)  # error: call-arg | reportCallIssue
-mpls.v1.FixedLossScale(8, True)  # error: call-arg | reportCallIssue
 mpls.v1.FixedLossScale(8).set_scale(4)  # error: attr-defined | reportAttributeAccessIssue
 mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, min_scale=1)  # error: call-arg | reportCallIssue
-mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, count_steps="yes")  # error: arg-type | reportArgumentType
 mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, enabled="auto")  # error: arg-type | reportArgumentType
 manager = mpls.contrib.FixedLossScaleManager(8)
 mpls.contrib.LossScaleOptimizer(v1_sgd, manager, on_give_up="stop")  # error: arg-type | reportArgumentType
 mpls.experimental.LossScaleOptimizer(sgd, 8, check_unscaled="yes")  # error: arg-type | reportArgumentType
 
 callback = mpls.monitor.LossScaleCallback(every="2")  # error: arg-type | reportArgumentType
-mpls.monitor.LossScaleCallback(messages=None)  # error: arg-type | reportArgumentType
 mpls.monitor.LossScaleCallback(optimizers=opt)  # error: call-arg | reportCallIssue
-callback.save()  # error: call-arg | reportCallIssue
 callback.save(3)  # error: arg-type | reportArgumentType
 callback.history = []  # error: misc | reportAttributeAccessIssue
-readings: dict[str, float] = callback.history  # error: assignment | reportAssignmentType
 mpls.monitor.LossScaleHook()  # error: call-arg | reportCallIssue
 hook = mpls.monitor.LossScaleHook(opt, 10, True, 1.0)  # error: call-arg | reportCallIssue
-hook.save(None)  # error: arg-type | reportArgumentType
-mpls.monitor.LossScaleHook(opt, summary_dir=3)  # error: arg-type | reportArgumentType
-mpls.monitor.write_scalars()  # error: call-arg | reportCallIssue
 mpls.monitor.write_scalars(opt, name=1)  # error: arg-type | reportArgumentType
 written: str = mpls.monitor.write_scalars(opt, 1)  # error: assignment, func-returns-value | reportAssignmentType
-mpls.monitor.nonsense()  # error: attr-defined | reportAttributeAccessIssue

@@ -13,23 +13,16 @@ import mpls.v1
 opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
 text: str = opt.initial_scale  # error: assignment | reportAssignmentType
 steps: int = opt.dynamic_growth_steps  # error: assignment | reportAssignmentType
-text = opt.dynamic  # error: assignment | reportAssignmentType
 pairs: dict[str, Any] = opt.get_unscaled_gradients([])  # error: assignment | reportAssignmentType
 config: list[Any] = opt.get_config()  # error: assignment | reportAssignmentType
-state: list[Any] = opt.state_dict()  # error: assignment | reportAssignmentType
 weights: dict[str, Any] = opt.weights  # error: assignment | reportAssignmentType
 loaded: str = opt.load_state_dict({})  # error: assignment, func-returns-value | reportAssignmentType
-names: str = opt.get_slot_names()  # error: assignment | reportAssignmentType
 opt.apply([], []).numpy()  # error: attr-defined | reportAttributeAccessIssue
 number: float = opt.get_scaled_loss("loss")  # error: assignment | reportAssignmentType
 other: mpls.v1.MixedPrecisionLossScaleOptimizer = opt  # error: assignment | reportAssignmentType
-old: mpls.experimental.LossScaleOptimizer = opt  # error: assignment | reportAssignmentType
-old = mpls.keras.LossScaleOptimizer.from_config({})  # error: assignment | reportAssignmentType
 
 dynamic = mpls.v1.DynamicLossScale()
 fixed: mpls.v1.FixedLossScale = dynamic  # error: assignment | reportAssignmentType
-fixed = mpls.v1.DynamicLossScale.from_config({})  # error: assignment | reportAssignmentType
-text = dynamic.increment_period  # error: assignment | reportAssignmentType
 op, should_apply, more = dynamic.update([])  # error: misc | reportAssignmentType
 policy: str = mpls.keras.global_policy()  # error: assignment | reportAssignmentType
 old_policy = mpls.experimental.Policy("float32")
@@ -37,7 +30,6 @@ loss_scale: mpls.v1.LossScale = old_policy.loss_scale  # error: assignment | rep
 old_policy.loss_scale()  # error: misc | reportOptionalCall
 
 report: str = mpls.convert_state(opt, opt)  # error: assignment | reportAssignmentType
-installation: str = mpls.install()  # error: assignment | reportAssignmentType
 print(mpls.installed().names)  # error: union-attr | reportOptionalMemberAccess
 release: int = mpls.install().as_of  # error: assignment | reportAssignmentType
 with mpls.uninstall():  # error: attr-defined, func-returns-value | reportGeneralTypeIssues
