@@ -87,7 +87,8 @@ def case_of(cell: Cell) -> type[CellCase]:
             self.check_refusal_of_no_gradients()
 
         def test_restored_in_the_middle_goes_on_the_same(self) -> None:
-            self.check_restoration("adam_clipped" if runs(cell, "adam_clipped") else "minimize")
+            # Neither the scale nor the count is where it started, and the first step afterwards is a bad one.
+            self.check_restoration("adam_clipped" if runs(cell, "adam_clipped") else "minimize", ".+.", "+....")
 
         if runs_two_optimizers(cell) and exclusion(cell, TWO_OPTIMIZERS) is None:
 

@@ -5,15 +5,12 @@ A class is a cell, as in the suite without options: `pytest -k "options and kera
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import pytest
 from parameterized import parameterized
 
 from .cases import CellCase
 from .cells import CELLS, Cell, differs_in_the_constructor_alone, exclusion, option_scenarios
-from .checks import assert_equal, assert_same_training, assert_scalar, by_name, close_all
+from .checks import assert_scalar, by_name, close_all
 from .scenarios import Scenario
 from .setups import GIVEN_UP, OPTION_SETUPS, SETUPS
 from .training import Training
@@ -72,27 +69,6 @@ class OptionCase(CellCase):
             self.assertEqual(variables, list(scenario.at or scaled.setup.terms[:1]))
             self.assertEqual(len(stuck.recent_scales), in_a_row)
 
-    def check_restoration_of_options(self, setup: str) -> None:
-        scenario = Scenario("checkpoint", ".+..+.-.", [], [], setup=setup)
-        saved, restored = self.scaled(setup), self.build(SETUPS[setup])
-        self.addCleanup(restored.stage.close)
-        factors = scenario.all_factors(saved.stage.replicas)
-        saved.reset(*((8.0, 0) if saved.is_dynamic else ()))
-        with tempfile.TemporaryDirectory() as directory:
-            for numbers in factors[:5]:
-                saved.step(numbers)
-            restored.restore(saved.save(str(pathlib.Path(directory) / "model")))
-            for numbers in factors[5:]:
-                for training in saved, restored:
-                    training.step(numbers)
-                expected, state = saved.state(), restored.state()
-                assert_same_training(state, expected, "after the restoration", saved.stage.ulps)
-                for kind in "scale", "good_steps", "extras":
-                    assert_equal(getattr(state, kind), getattr(expected, kind), kind)
-            restored.assert_restored()
-        if saved.setup.scaling.options.get("track_overflows"):
-            self.assertEqual(restored.overflows(), saved.overflows())
-
 
 def _overflows(scenario: Scenario, taken: list[bool]) -> dict[str, tuple[int, int]]:
     """Return the overflows of each variable, and the last step with one, as the steps of a scenario make them."""
@@ -116,7 +92,7 @@ def case_of(cell: Cell) -> type[OptionCase]:
 
         @parameterized.expand([(name,) for name in setups], name_func=by_name)
         def test_restored(self, setup: str) -> None:
-            self.check_restoration_of_options(setup)
+            self.check_restoration(setup, ".+..+", ".-.")
 
     Case.cell = cell
     Case.__name__ = Case.__qualname__ = f"TestOptions_{cell.name}"

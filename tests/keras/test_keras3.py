@@ -6,7 +6,7 @@ import inspect
 import itertools
 import unittest
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -79,28 +79,6 @@ def minimized_on_a_tape(opt: Any, variable: Any, factor: Any) -> None:
 STYLES = [keras_2_style, keras_3_style, trainer_style, mixed_by_name, minimized, minimized_on_a_tape]
 
 
-def split_step(opt: Any, variable: Any, calls: list[str], apart: Sequence[str]) -> Callable[[Any], None]:
-    """Return a step with these calls, of which some are in functions of their own; its gradient is the sum of `x`."""
-
-    def in_a_function(method: Any) -> Any:
-        return tf.function(lambda value: method(value))
-
-    methods = {call: getattr(opt, call) for call in calls}
-    methods |= {call: in_a_function(methods[call]) for call in apart}
-
-    def step(x: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = variable * tf.reduce_sum(x)
-            for call in calls:
-                loss = methods[call](loss) if "loss" in call else loss
-        grads = tape.gradient(loss, [variable])
-        if "get_unscaled_gradients" in methods:
-            grads = methods["get_unscaled_gradients"](grads)
-        opt.apply_gradients(zip(grads, [variable], strict=True))
-
-    return step
-
-
 class StyleTest(unittest.TestCase):
     """Gradients are unscaled exactly once, in each style and in no mix."""
 
@@ -154,25 +132,6 @@ class StyleTest(unittest.TestCase):
             for factor in (1.0, NAN):
                 step(tf.constant(factor))
                 self.assertEqual((float(variable), int(optimizer.iterations)), (1.0 - 0.25 * count, count), style)
-
-    @parameterized.expand(
-        [
-            (f"{runner}_{'_and_'.join(apart)}_apart", compiled, scale, apart)
-            for runner, compiled in RUNNERS
-            for scale, unscale in (("get_scaled_loss", "get_unscaled_gradients"), ("scale_loss", None))
-            for apart in ((scale,), (unscale,), (scale, unscale))
-            if None not in apart
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_calls_in_functions_of_their_own(self, name: str, compiled: Any, scale: str, apart: Any) -> None:
-        optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
-        calls = [scale, *(["get_unscaled_gradients"] if scale == "get_scaled_loss" else [])]
-        step = compiled(split_step(optimizer, variable, calls, apart))
-        # New shapes trace the step again, and not the functions in it.
-        for count, length in enumerate((1, 1, 2), start=1):
-            step(tf.fill([length], 1.0 / length))
-            self.assertEqual(float(variable), 1.0 - 0.25 * count)
 
     def test_float8_variables_are_overwritten_by_what_comes_as_their_gradient(self) -> None:
         for style in ("keras_2", "keras_3"):

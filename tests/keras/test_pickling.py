@@ -78,7 +78,6 @@ FAMILIES: dict[str, Any] = {
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda opt: pickle.loads(pickle.dumps(opt)),
-    "oldest_protocol": lambda opt: pickle.loads(pickle.dumps(opt, protocol=0)),
     "deepcopy": copy.deepcopy,
 }
 
@@ -108,7 +107,11 @@ class Keras3Test(unittest.TestCase):
     @pytest.mark.default_run("one case")
     def test_what_comes_out_is_the_same(self, made: str, way: str) -> None:
         opt = MADE[made]()
-        copied = WAYS[way](opt)
+        take_step(opt)
+        with warnings.catch_warnings():
+            # Keras says so of each optimizer with slots that is not in a model.
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
+            copied = WAYS[way](opt)
         self.assertIs(type(copied), type(opt))
         self.assertIsNot(copied.inner_optimizer, opt.inner_optimizer)
         self.assertEqual(state_of(copied), state_of(opt))
@@ -116,18 +119,6 @@ class Keras3Test(unittest.TestCase):
         before = opt.state_dict()
         take_step(copied)
         self.assertEqual(opt.state_dict(), before)
-
-    @parameterized.expand([(made,) for made in MADE])
-    def test_the_loss_scale_goes_along_from_the_middle_of_training(self, made: str) -> None:
-        opt = MADE[made]()
-        take_step(opt)
-        take_step(opt, np.inf) if made == "dynamic" else take_step(opt)
-        with warnings.catch_warnings():
-            # Keras says so of each optimizer with slots that is not in a model.
-            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
-            copied = pickle.loads(pickle.dumps(opt))
-        self.assertEqual(copied.state_dict(), opt.state_dict())
-        take_step(copied)
 
     def test_a_model_has_all_of_it(self) -> None:
         model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])

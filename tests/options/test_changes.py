@@ -34,11 +34,16 @@ class ElsewhereTest(unittest.TestCase):
     @parameterized.expand(["v1", "legacy"])
     def test_a_session_may_be_passed_outside_of_its_graph(self, family: str) -> None:
         options = {"adjustable": True, "track_overflows": True, "max_consecutive_skips": 1}
-        with Trainer(family, "session", lambda: FAMILIES[family](8.0, 2, **options)) as training:
-            opt, session = training.opt, training.session
-            with contextlib.suppress(tf.errors.InvalidArgumentError):
-                for _ in range(2):
-                    training.take(INF)
+        session, other = (v1.Session(graph=tf.Graph()) for _ in range(2))
+        self.addCleanup(session.close)
+        self.addCleanup(other.close)
+        with session.graph.as_default():
+            opt, weight = FAMILIES[family](8.0, 2, **options), v1.get_variable("w", initializer=1.0, use_resource=True)
+            op = opt.minimize(weight * INF) if family == "v1" else opt.get_updates(weight * INF, [weight])
+            session.run(v1.global_variables_initializer())
+            for _ in range(2):
+                with contextlib.suppress(tf.errors.InvalidArgumentError):
+                    session.run(op)
         self.assertEqual([each.count for each in opt.overflow_report(session)], [2])
         with self.assertRaisesRegex(TrainingStuckError, "2 steps in a row"):
             opt.check_skips(session)
@@ -47,8 +52,6 @@ class ElsewhereTest(unittest.TestCase):
         opt.load_state_dict({**opt.state_dict(session), "skipped_steps": 7}, session)
         state = opt.state_dict(session)
         self.assertEqual([state[name] for name in ("scale", "max_scale", "skipped_steps")], [2.0, 2.0, 7])
-        other = v1.Session(graph=tf.Graph())
-        self.addCleanup(other.close)
         for method in ("overflow_report", "check_skips", "set_scale", "configure"):
             call = functools.partial(getattr(opt, method), *([2] if method == "set_scale" else []))
             for given, place in ((None, "eager mode"), (other, "this graph, in which it was not used")):
@@ -56,8 +59,9 @@ class ElsewhereTest(unittest.TestCase):
                     call(session=given)
 
     def test_so_with_managers(self) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
+        with tf.Graph().as_default():
+            manager, session = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5), v1.Session()
+            self.addCleanup(session.close)
             session.run(v1.global_variables_initializer())
         manager.load_state_dict({**manager.state_dict(session), "scale": 4.0}, session)
         self.assertEqual(manager.state_dict(session)["scale"], 4.0)
