@@ -7,7 +7,6 @@ import os
 import pathlib
 import tempfile
 import unittest
-import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -42,9 +41,7 @@ def write(family: str, path: pathlib.Path, weight: float, steps: int) -> None:
     model.compile(optimizer, framework.losses.MeanSquaredError())
     for _ in range(steps):
         model.train_on_batch(np.ones([1, 3], np.float32), np.zeros([1, 2], np.float32))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-        mpls.keras.save_model(model, str(path))
+    mpls.keras.save_model(model, str(path))
 
 
 def state_of_model(model: Any) -> tuple[float, int, int, float]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 from typing import Any
 
 import h5py
@@ -37,8 +36,7 @@ def trained_model(wrapper: Any, optimizers: Any) -> Any:
 
 
 def save_and_load(model: Any, suffix: str, **kwargs: Any) -> Any:
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+    with tempfile.TemporaryDirectory() as folder:
         path = str(pathlib.Path(folder) / f"model{suffix}")
         model.save(path)
         return tf_keras.models.load_model(path, **kwargs)
@@ -65,8 +63,7 @@ class SavingTest(unittest.TestCase):
         model.train_on_batch(np.ones([2, 3], np.float32), np.ones([2, 2], np.float32))
         loaded = save_and_load(model, suffix)
         self.assertEqual(type(loaded.optimizer.inner_optimizer).__name__, name)
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        with tempfile.TemporaryDirectory() as folder:
             mpls.keras.save_model(model, f"{folder}/model{suffix}")
             loaded = mpls.keras.load_model(f"{folder}/model{suffix}")
         for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
@@ -82,8 +79,7 @@ class SavingTest(unittest.TestCase):
         model.compile(Ours(framework.optimizers.SGD(0.125, 0.5), initial_scale=8, **options), "mse", jit_compile=False)
         for value in (1.0, np.inf):
             model.train_on_batch(np.full([2, 1], value, np.float32), np.zeros([2, 1], np.float32))
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+        with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / f"model{suffix}")
             mpls.keras.save_model(model, path)
             marked_configs._let_go(marked_configs._USE)
@@ -133,8 +129,7 @@ class Keras3Test(unittest.TestCase):
                 raise unittest.SkipTest(f"{name} of this Keras takes no step by itself: {error}") from None
             for _ in range(2):
                 model.train_on_batch(*data)
-            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
+            with tempfile.TemporaryDirectory() as folder:
                 mpls.keras.save_model(model, f"{folder}/model.h5")
                 loaded = mpls.keras.load_model(f"{folder}/model.h5")
             for each in (model, loaded):
@@ -148,10 +143,9 @@ class Keras3Test(unittest.TestCase):
         model = keras.Sequential([keras.layers.Input([2]), keras.layers.Dense(2)])
         model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adafactor()), "mse")
         model.fit(np.ones([1, 2]), np.ones([1, 2]), verbose=0)
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-            with self.assertRaisesRegex(ValueError, r"model\.h5.*Save the model as \.keras"):
-                mpls.keras.save_model(model, f"{folder}/model.h5")
+        message = r"model\.h5.*Save the model as \.keras"
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, message):
+            mpls.keras.save_model(model, f"{folder}/model.h5")
 
     def test_weights_of_the_optimizer_alone(self) -> None:
         one, other = (self.trained(Ours, *values).optimizer for values in ((1.0, np.inf, 1.0), (2.0,)))

@@ -100,9 +100,7 @@ class WrappedByCompileTest(unittest.TestCase):
                 is_dynamic = before == "mixed_float16" and given != "tf_keras_fixed"
                 for value in (1.0, np.inf if is_dynamic else 2.0)[:steps]:
                     train(model, value)
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                    mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
+                mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
             with policy(framework, after), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 loaded = mpls.keras.load_model(path)
@@ -119,9 +117,7 @@ class WrappedByCompileTest(unittest.TestCase):
             path = str(pathlib.Path(folder) / f"model{suffix}")
             model = compiled(tf_keras, Own(0.25, momentum=0.5))
             train(model, 1.0)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                mpls.keras.save_model(model, path)
+            mpls.keras.save_model(model, path)
             loaded = mpls.keras.load_model(path, custom_objects={"Own": Own})
         self.assertIs(type(loaded.optimizer.inner_optimizer), Own)
         self.assert_same(loaded, model, [], is_told=True)

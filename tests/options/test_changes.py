@@ -124,7 +124,6 @@ class GrowthStepsTest(unittest.TestCase):
     def _saved_and_loaded(self, model: Any, suffix: str) -> Any:
         path = str(self.folder / f"model{suffix}")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
             warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
             mpls.keras.save_model(model, path)
             return mpls.keras.load_model(path)

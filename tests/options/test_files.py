@@ -254,9 +254,7 @@ class StateTest(unittest.TestCase):
         framework, make = FRAMEWORKS[family]
         model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
         path = str(self.folder / f"model{suffix}")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-            mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
+        mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
             load = mpls.keras.load_model if loader == "mpls" else framework.models.load_model
@@ -325,9 +323,7 @@ class StateTest(unittest.TestCase):
             framework, make = FRAMEWORKS[family]
             for suffix in suffixes[family]:
                 model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                    model.save(self.folder / f"{framework.__name__}-{kind}-{family}{suffix}")
+                model.save(self.folder / f"{framework.__name__}-{kind}-{family}{suffix}")
         program = (
             "import sys, pathlib, importlib\n"
             "sys.modules['mpls'] = None\n"

@@ -6,7 +6,6 @@ import json
 import pathlib
 import tempfile
 import unittest
-import warnings
 from typing import Any
 
 import numpy as np
@@ -59,11 +58,9 @@ VALUES = (1.0, INF, INF, INF, 1.0, INF, INF)
 
 def written(folder: pathlib.Path, model: Any, suffix: str) -> str:
     path = str(folder / f"model{suffix}")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-        if suffix != "checkpoint":
-            mpls.keras.save_model(model, path)
-            return path
+    if suffix != "checkpoint":
+        mpls.keras.save_model(model, path)
+        return path
     saved: str = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
     return saved
 
