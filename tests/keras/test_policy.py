@@ -365,6 +365,15 @@ class ScopeTest(PolicyTestCase):
         for each, expected in zip(policies_set(), before[1:], strict=True):
             self.assertIs(each, expected)
 
+    def test_none_set_comes_back(self) -> None:
+        self.addCleanup(tf_keras.backend.set_floatx, "float32")
+        tf_keras.mixed_precision.set_global_policy(None)
+        with policy_scope("mixed_float16"):
+            pass
+        # tf_keras follows `floatx` as long as no policy is set.
+        tf_keras.backend.set_floatx("float64")
+        self.assertEqual(tf_keras.mixed_precision.global_policy().name, "float64")
+
     def test_a_policy_that_is_refused_changes_nothing(self) -> None:
         before = tf_keras.mixed_precision.Policy("mixed_float16"), keras.DTypePolicy("float32")
         tf_keras.mixed_precision.set_global_policy(before[0])

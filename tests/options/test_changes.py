@@ -128,6 +128,13 @@ class GrowthStepsTest(unittest.TestCase):
             mpls.keras.save_model(model, path)
             return mpls.keras.load_model(path)
 
+    def test_a_state_with_fewer_than_were_counted_loads(self) -> None:
+        opt, again = FAMILIES["v1"](8.0, 50), FAMILIES["v1"](8.0, 3)
+        opt.load_state_dict({**opt.state_dict(), "good_steps": 20})
+        opt.configure(growth_steps=3)
+        again.load_state_dict(opt.state_dict())
+        self.assertEqual(again.state_dict(), opt.state_dict())
+
     @parameterized.expand([(family, way) for family in FAMILIES for way in ("checkpoint", "state_dict")])
     def test_what_was_restored_is_shown(self, family: str, way: str) -> None:
         changes = {"growth_steps": 50, "growth_factor": 4.0, "min_scale": 16.0, "max_scale": 32.0, "hysteresis": 3}

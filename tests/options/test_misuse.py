@@ -263,6 +263,13 @@ class ForgottenTest(unittest.TestCase):
                 step(False)
         self.assertEqual([FORGOTTEN["no_unscale"] in text for text in texts], [True], texts)
 
+    def test_each_form_is_named(self) -> None:
+        program = Program("new")
+        with warned() as texts:
+            for form in ["", *FORMS["new"], *FORMS["new"], ""]:
+                program.step(form)
+        self.assertEqual(len(texts), 3, texts)
+
     def test_two_losses_of_one_optimizer(self) -> None:
         program = Program("new")
         first, other = program.variables
