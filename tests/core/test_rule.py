@@ -134,7 +134,7 @@ class TableTest(unittest.TestCase):
             period = int(bounds.get("growth_steps", 3))
             with (
                 self.subTest(bounds, before=before),
-                stepping("function", start, period, adjustable=adjustable, **options) as (scale, step, _),
+                stepping("eager", start, period, adjustable=adjustable, **options) as (scale, step, _),
             ):
                 scale._current_loss_scale.assign(before)
                 step(finite)
