@@ -58,8 +58,8 @@ def mirrored_over_one() -> tf.distribute.MirroredStrategy:
 
 
 @functools.cache
-def central_storage() -> Any:
-    devices = ["/cpu:0", "/cpu:1"]
+def central_storage(replicas: int = 2) -> Any:
+    devices = [f"/cpu:{index}" for index in range(replicas)]
     return tf.distribute.experimental.CentralStorageStrategy(compute_devices=devices, parameter_device="/cpu:0")
 
 
