@@ -23,7 +23,6 @@ v1: Any = tf.compat.v1
 parameter_server = v1.train.replica_device_setter
 
 WORKERS = 2
-APIS = {"mpls": mpls.v1, "original": v1.mixed_precision}
 INF, NAN = math.inf, math.nan
 
 # For each step, the factors of the loss on the two workers.
@@ -53,23 +52,19 @@ class Case:
             (without it), or `overtaken` (without it, the second worker's step in the middle of the first one's).
         factors: those of the loss on the workers at each step, until `last_step` is reached.
         last_step: the global step at which to stop; a worker may then find that the other has stopped before.
-        api: whose loss scaling.
         replicas_to_aggregate: how many gradients make a step.
         tokens: how many steps workers may be ahead. With none, a step is over when it is for all workers.
         has_resources: whether all variables are resource variables.
         has_control_flow_v2: whether TensorFlow's second control flow is on.
-        timeout: seconds after which an op that waits fails.
     """
 
     order: str
     factors: tuple[tuple[float, float], ...] = STEPS
     last_step: float = INF
-    api: str = "mpls"
     replicas_to_aggregate: int = WORKERS
     tokens: int = 0
     has_resources: bool = True
     has_control_flow_v2: bool = False
-    timeout: float = 60
 
 
 CASES = {
@@ -87,7 +82,6 @@ CASES = {
     "inside-two-batches": Case("inside", OVERFLOWS_FIRST, last_step=12, replicas_to_aggregate=4, tokens=4),
     "overtaken": Case("overtaken", ((1, INF),)),
     "asynchronous": Case("asynchronous", (*STEPS, *STEPS, *[(1, 1)] * 20)),
-    "outside-original": Case("outside", api="original", timeout=5),
 }
 
 
@@ -119,7 +113,7 @@ class Training:
             loss *= tf.stop_gradient(signal.dequeue())
 
         opt = v1.train.MomentumOptimizer(0.125, 0.5)
-        scale = APIS[self._case.api].DynamicLossScale(8, 2)
+        scale = mpls.v1.DynamicLossScale(8, 2)
         self._train_op = self._wrapped(opt, scale).minimize(loss, global_step=global_step)
         variables = {
             "scale": scale._current_loss_scale,
@@ -135,7 +129,7 @@ class Training:
         self._uninitialized = v1.report_uninitialized_variables(v1.global_variables())
 
     def _wrapped(self, opt: Any, scale: Any) -> Any:
-        scaled = APIS[self._case.api].MixedPrecisionLossScaleOptimizer
+        scaled = mpls.v1.MixedPrecisionLossScaleOptimizer
         if self._is_asynchronous:
             return scaled(opt, scale)
         self._sync = v1.train.SyncReplicasOptimizer(
@@ -193,7 +187,7 @@ class Training:
         is_chief = self._worker == 0
         config = v1.ConfigProto(
             device_filters=["/job:ps", f"/job:worker/task:{self._worker}"],
-            operation_timeout_in_ms=int(1000 * self._case.timeout),
+            operation_timeout_in_ms=60_000,
         )
         hooks = []
         if not self._is_asynchronous:

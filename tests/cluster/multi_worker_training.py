@@ -1,17 +1,14 @@
 """A program that trains Keras models on two workers that take each step together; run by a test.
 
-Usage: multi_worker_training.py CASE... [--patience SECONDS] --task worker:INDEX
+Usage: multi_worker_training.py CASE... --task worker:INDEX
 
-A case is `FAMILY LOOP API`. The workers train one after the other, and say for each what they saw after each step. With
-patience, a worker says so when a step takes longer, and ends.
+A case is `FAMILY LOOP API`. The workers train one after the other, and say for each what they saw after each step.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import threading
 import time
 import traceback
 from typing import Any
@@ -103,14 +100,12 @@ def scaled(features: Any, factors: Any) -> Any:
     return tf.where(features == 0, 0.0, features * factors[:, tf.newaxis])
 
 
-def train(name: str, strategy: Any, patience: float | None) -> dict[str, Any]:
+def train(name: str, strategy: Any) -> dict[str, Any]:
     """Return what was seen in a case, and the error that it ended with."""
     family, loop, api = name.split()
     steps = FINITE_STEPS if api == "bare" else STEPS
     with strategy.scope():
         training = Training(family, loop, api)
-    if patience is not None:
-        threading.Thread(target=end_if_stuck, args=(name, training, patience), daemon=True).start()
     error = ""
     try:
         training.run(steps)
@@ -119,28 +114,15 @@ def train(name: str, strategy: Any, patience: float | None) -> dict[str, Any]:
     return {"steps": training.seen, "error": error}
 
 
-def end_if_stuck(name: str, training: Training, patience: float) -> None:
-    """End the process, as nothing else can, when no step has ended for so many seconds; the first may take longer."""
-    number = 0
-    while not number or len(training.seen) > number:
-        number = len(training.seen)
-        time.sleep(patience)
-    _cluster.say(case=name, steps=training.seen, error="stuck")
-    # The other one must not notice before it has said so too.
-    time.sleep(patience)
-    os._exit(0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="+")
-    parser.add_argument("--patience", type=float)
     parser.add_argument("--task", type=_cluster.Task.parse, required=True)
     arguments = parser.parse_args()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     for name in arguments.cases:
         started = time.monotonic()
-        outcome = train(name, strategy, arguments.patience)
+        outcome = train(name, strategy)
         _cluster.say(case=name, seconds=time.monotonic() - started, **outcome)
 
 

@@ -23,10 +23,9 @@ FAMILIES: dict[str, tuple[str, Any]] = {
 SCALING = Scaling(8.0, growth_steps=2)
 
 
-def wrapped(inner: Any, family: str, api: str) -> Any:
-    """Return a bare optimizer with the loss scaling of `mpls`, or the `original`, around it."""
-    host = HOSTS[FAMILIES[family][0]]
-    return host.wrap(inner, SCALING) if api == "mpls" else host.wrap_natively(inner, SCALING)
+def wrapped(inner: Any, family: str) -> Any:
+    """Return a bare optimizer with loss scaling around it."""
+    return HOSTS[FAMILIES[family][0]].wrap(inner, SCALING)
 
 
 class Optimizer:
@@ -34,16 +33,15 @@ class Optimizer:
 
     Args:
         family: a key of `FAMILIES`.
-        api: whose loss scaling it has: `mpls`, `original`, or that of nobody, `bare`.
+        api: whose loss scaling it has: `mpls`, or that of nobody, `bare`.
     """
 
     def __init__(self, family: str, api: str) -> None:
         name, self.keras = FAMILIES[family]
-        host = HOSTS[name]
-        self._api, self._host = api, host.native_host if api == "original" else host
-        self.inner = host.make_inner("momentum", None)
-        self.counter = host.make_counter(self.inner)
-        self.opt = self.inner if api == "bare" else wrapped(self.inner, family, api)
+        self._api, self._host = api, HOSTS[name]
+        self.inner = self._host.make_inner("momentum", None)
+        self.counter = self._host.make_counter(self.inner)
+        self.opt = self.inner if api == "bare" else wrapped(self.inner, family)
 
     def step(
         self, loss: Callable[[], Any], variables: list[Any], reduce: Callable[[list[Any]], list[Any]] | None = None
@@ -61,8 +59,6 @@ class Optimizer:
         """Return the variables that hold the step counter, the scale and the count of finite steps."""
         if self._api == "mpls":
             scale = {"scale": self._host.scale(self.opt), "good_steps": self._host.good_steps(self.opt)}
-        elif self._api == "original":
-            scale = {"scale": self.opt.dynamic_scale if self.keras is keras else self.opt.loss_scale}
         else:
             scale = {}
         return {"iterations": self.counter, **scale}

@@ -76,7 +76,7 @@ def train(family: str, api: str, strategy: Any, coordinator: Any) -> dict[str, A
     return {"steps": seen, "devices": {name: variable.device for name, variable in training.variables().items()}}
 
 
-def refuse(family: str, api: str, strategy: Any) -> dict[str, Any]:
+def refuse(family: str, strategy: Any) -> dict[str, Any]:
     """Return how a wrapper was refused, and how many variables it had created."""
     created = []
 
@@ -89,14 +89,9 @@ def refuse(family: str, api: str, strategy: Any) -> dict[str, Any]:
         before = set(vars(inner))
         try:
             with tf.variable_creator_scope(creator):
-                wrapped(inner, family, api)
-        except ValueError as error:
-            return {
-                "refusal": str(error),
-                "is_of_mpls": isinstance(error, UnsupportedStrategyError),
-                "created": created,
-                "changed": sorted(set(vars(inner)) - before),
-            }
+                wrapped(inner, family)
+        except UnsupportedStrategyError as error:
+            return {"refusal": str(error), "created": created, "changed": sorted(set(vars(inner)) - before)}
     return {"refusal": ""}
 
 
@@ -114,7 +109,7 @@ def main() -> None:
         started = time.monotonic()
         family, api = name.split()
         is_refused = family in ("legacy", "new")
-        outcome = refuse(family, api, strategy) if is_refused else train(family, api, strategy, coordinator)
+        outcome = refuse(family, strategy) if is_refused else train(family, api, strategy, coordinator)
         _cluster.say(case=name, seconds=time.monotonic() - started, **outcome)
 
 

@@ -33,27 +33,17 @@ TRAINED = (
     ("new reduced",),
     ("keras3 reduced",),
 )
-DISAGREEING = (("legacy reduced original",), ("new reduced original",))
-UNFIT = "keras3 fit bare"
-HANGING = "keras3_apply custom original"
 
 
 @once
 def cluster() -> Messages:
     names = [f"{name} {what}" for (name,) in TRAINED for what in ("mpls", "bare")]
-    names += [*(name for (name,) in DISAGREEING), UNFIT]
     return launch("multi_worker_training.py", {"worker": 2}, *names)
-
-
-@once
-def hanging_cluster() -> Messages:
-    return launch("multi_worker_training.py", {"worker": 2}, HANGING, "--patience", "3")
 
 
 def said(case: str) -> list[dict[str, Any]]:
     """Return what each worker said of a case."""
-    messages = hanging_cluster() if case == HANGING else cluster()
-    return [next(message for message in messages[worker] if message["case"] == case) for worker in WORKERS]
+    return [next(message for message in cluster()[worker] if message["case"] == case) for worker in WORKERS]
 
 
 def weights(step: dict[str, Any]) -> Any:
@@ -92,30 +82,3 @@ class TogetherTest(unittest.TestCase):
         applied = [worker["steps"][step] for step in APPLIED]
         for step, bare_step in zip(applied, bare["steps"], strict=True):
             np.testing.assert_allclose(weights(step), weights(bare_step), rtol=0, atol=1e-6)
-
-
-class OriginalsTest(unittest.TestCase):
-    """What happens to the same training with the wrappers of tf_keras and Keras 3."""
-
-    @parameterized.expand(DISAGREEING)
-    def test_each_worker_of_tf_keras_decides_for_itself(self, name: str) -> None:
-        first, second = said(name)
-        self.assertEqual([first["error"], second["error"]], ["", ""])
-        # In the third step the gradients of the second worker are infinite.
-        self.assertEqual([step["scale"] for step in first["steps"][:3]], [8, 16, 16])
-        self.assertEqual([step["scale"] for step in second["steps"][:3]], [8, 16, 8])
-        self.assertNotEqual(first["steps"][2]["weights"], second["steps"][2]["weights"])
-
-    @pytest.mark.full
-    def test_with_keras_3_one_worker_waits_for_the_other_for_ever(self) -> None:
-        first, second = said(HANGING)
-        self.assertEqual([first["error"], second["error"]], ["stuck", "stuck"])
-        # The second has skipped the third step, in which the first waits for its gradients.
-        self.assertEqual([step["scale"] for step in first["steps"]], [8, 16])
-        self.assertEqual([step["scale"] for step in second["steps"]], [8, 16, 8])
-
-    def test_fit_of_keras_3_does_not_work_under_this_strategy_with_any_optimizer(self) -> None:
-        # When it does, there is a row to add to the table: `keras3 fit`.
-        for worker in said(UNFIT):
-            self.assertIn("PerReplica", worker["error"])
-            self.assertEqual(worker["steps"], [])
