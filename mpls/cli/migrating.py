@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpls.cli.options import USAGE_ERROR
@@ -82,7 +82,7 @@ def migrate(options: argparse.Namespace) -> int:
             _tell(f"mpls migrate: interrupted; {_summary(written, len(files), is_written=True)}")
             return INTERRUPTED
         kept = written
-    return _end(kept, len(files), options)
+    return _end(kept, files, options)
 
 
 def _misused(options: argparse.Namespace) -> str:
@@ -121,7 +121,7 @@ def _standard_input(settings: Settings, options: argparse.Namespace) -> int:
     elif not options.report:
         _show_diff(result)
     results = [result] if result.is_changed or result.messages or result.unread else []
-    return _end(results, 1, options, {shown_as: content if result.after is None else result.after})
+    return _end(results, [shown_as], options, {shown_as: content if result.after is None else result.after})
 
 
 def _written(result: Result) -> Result:
@@ -144,19 +144,23 @@ def _show_diff(result: Result) -> None:
 
 
 def _end(
-    results: Sequence[Result], number: int, options: argparse.Namespace, contents: Mapping[str, bytes] | None = None
+    results: Sequence[Result],
+    files: Collection[str],
+    options: argparse.Namespace,
+    contents: Mapping[str, bytes] | None = None,
 ) -> int:
     """Print the report, or what is left to the user and lines about the whole, and return the exit status.
 
     Args:
         results: those of files of which there is something to say.
-        number: how many files were looked at.
+        files: the files that were looked at.
         options: the parsed command line.
         contents: the new text of standard input, by its name.
     """
+    number = len(files)
     if contents is None:
         contents = {os.path.realpath(each.path): each.after for each in results if each.after is not None}
-    needs = _needs(results, contents, has_release=options.as_of is not None, keras=options.keras)
+    needs = _needs(results, files, contents, has_release=options.as_of is not None, keras=options.keras)
     if options.report and not (options.write and options.paths == [_STANDARD_INPUT]):
         show(_REPORTS[options.report](results, number, options.write, needs))
     else:
@@ -199,11 +203,24 @@ class _Said(NamedTuple):
     what: str
 
 
-def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_release: bool, keras: int) -> list[str]:
+def _importers(files: Collection[str], results: Sequence[Result]) -> Iterator[Result]:
+    """Yield those of some files that may import a changed file, and of which there is nothing else to say."""
+    known = {each.path for each in results}
+    stems = {os.path.splitext(os.path.basename(each.path))[0] for each in results if each.is_changed}
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, stems))})\b".encode())
+    for path in files if stems else ():
+        if path not in known and named.search(Folder(os.path.dirname(path)).read(os.path.basename(path)) or b""):
+            yield Result(path)
+
+
+def _needs(
+    results: Sequence[Result], files: Collection[str], contents: Mapping[str, bytes], *, has_release: bool, keras: int
+) -> list[str]:
     """Return what programs still need, a line for each kind of need.
 
     Args:
         results: those of files of which there is something to say; each is asked about as a program.
+        files: the files that were looked at; those that import a changed file are asked about, too.
         contents: the new contents of those that change, by their paths.
         has_release: whether the user has said for which release the programs were written.
         keras: the Keras for which they are rewritten.
@@ -211,9 +228,11 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
     tree, left, not_asked = Tree(contents), MAX_BYTES_OF_RUN, 0
     changed = [each for each in results if each.is_changed]
     old = Tree({each.path if each.path in contents else os.path.realpath(each.path): each.before for each in changed})
+    here = Folder(current_folder())
+    rewritten = {here.shown(each.path) for each in changed}
     imported: set[str] = set()
     found: dict[str, list[_Said]] = {}
-    for result in results:
+    for result in [*results, *_importers(files, results)]:
         if result.unread and not result.is_changed:
             continue
         if left <= 0:
@@ -221,25 +240,27 @@ def _needs(results: Sequence[Result], contents: Mapping[str, bytes], *, has_rele
             continue
         with without_collector():
             program = _program(tree, result.path)
-            if isinstance(program, Unread) or not program.program.sources:
+            shown = [] if isinstance(program, Unread) else [each.file.shown for each in program.program.sources]
+            is_other = not (result.is_changed or result.messages)
+            if isinstance(program, Unread) or not shown or (is_other and rewritten.isdisjoint(shown)):
                 continue
             found[result.path] = list(_needs_of(program))
-            before = _program(old, result.path) if result.is_changed else program
+            before = _program(old, result.path)
             if isinstance(before, Found):
                 found[result.path] += _keras_of(before, program) if keras == 3 else ()
-                if not has_release:
-                    found[result.path] += _release_of(before.program)
+                found[result.path] += () if has_release else _release_of(before.program)
         left -= program.program.bytes_read
-        imported |= {each.file.shown for each in program.program.sources[1:]}
+        imported.update(shown[1:])
     needs: dict[_Said, list[str]] = {}
     for path, each in found.items():
         # What a module needs, the program that imports it needs.
-        for need in each if Folder(current_folder()).shown(path) not in imported else ():
+        for need in each if here.shown(path) not in imported else ():
             needs.setdefault(need, []).append(path)
     # Releases come last.
     in_order = sorted(needs.items(), key=lambda each: each[0].singular == _WAS)
     lines = [
-        f"{_several(paths)} {said.plural if len(paths) > 1 else said.singular} {said.what}" for said, paths in in_order
+        f"{_several(sorted(paths))} {said.plural if len(paths) > 1 else said.singular} {said.what}"
+        for said, paths in in_order
     ]
     if not_asked:
         lines.append(f"what {_count(not_asked, 'other file')} may need: mpls doctor PATH")

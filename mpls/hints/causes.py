@@ -434,9 +434,11 @@ def _subclasses_legacy_optimizer(failure: Failure) -> bool:
     return is_refused and overrides and bool(_optimizer_of(this))
 
 
-def _has_dtype_of_keras_3(failure: Failure) -> bool:
-    """Return whether a function of Keras 2's backend, which Keras 3 still has, fails on a variable of Keras 3."""
+def _takes_variable_of_keras_3(failure: Failure) -> bool:
+    """Return whether an optimizer of TF 1, or a function of Keras 2's backend, fails on a variable of Keras 3."""
     last = failure.frames[-1].f_globals.get("__name__")
+    if last == "tensorflow.python.training.optimizer":
+        return failure.missing[1] == "_in_graph_mode" and "keras" in map(_package, _mro(failure.missing[0]))
     return last == "keras.src.legacy.backend" and isinstance(failure.missing[0], str)
 
 
@@ -557,7 +559,7 @@ CAUSES = (
     Cause(lambda failure: bool(_refused_arguments(failure)), KERAS_2, _NONE, "keras-2"),
     Cause(_had_keras_2, KERAS_2, _NONE, "keras-2"),
     Cause(_had_legacy_optimizers, LEGACY, "optimizers have had this up to TF 2.10", "keras-2"),
-    Cause(_has_dtype_of_keras_3, KERAS_2, "this function takes no variables of Keras 3", "keras-2"),
+    Cause(_takes_variable_of_keras_3, KERAS_2, "this takes no variables of Keras 3", "keras-2"),
     Cause(_is_contrib, {"contrib": True}, "tf.contrib.mixed_precision is put back if it is asked for", "contrib"),
     Cause(_removal, {}, "", "removed-with-tf-1"),
     Cause(_loads_as_keras_2, KERAS_2, "Keras 3 loads neither SavedModels nor checkpoints, Keras 2 does", "keras-2"),

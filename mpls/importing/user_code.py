@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import os
-import site
+import re
 import sys
 import sysconfig
 from functools import cache, lru_cache
@@ -25,16 +25,19 @@ _READS = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
 _SHUFFLES = ("SWAP", "ROT_TWO", "POP_TOP", "CACHE", "EXTENDED_ARG")
 
 
+# Where packages are installed, also those of other environments that a `.pth` file or PYTHONPATH adds.
+_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
+
+
 def is_users_file(file: str) -> bool:
     """Return whether a file belongs to the program, not to Python or an installed package."""
-    return not os.path.abspath(file).startswith(_library_directories())
+    path = os.path.abspath(file)
+    return not (path.startswith(_library_directories()) or _PACKAGES.search(path))
 
 
 @cache
 def _library_directories() -> tuple[str, ...]:
-    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    paths |= {*site.getsitepackages(), site.getusersitepackages()}
-    return tuple(os.path.join(path, "") for path in paths if path)
+    return tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 
 
 def goes_on_to(attribute: str, next_attribute: str) -> bool:

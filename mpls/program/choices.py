@@ -153,7 +153,7 @@ class _Deciding:
     def _choose_keras(self, last: Sign | None) -> None:
         theirs = self._about("tf_keras")
         signs = self._about("keras")
-        if self._is_v1() is not None:
+        if self._is_v1() is not None or self._about("graphs"):
             signs += self._about("keras of v1")
         v1 = self._about("v1")
         if (self._uses_keras or v1) and not any(sign.value for sign in v1):

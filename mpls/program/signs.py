@@ -41,10 +41,17 @@ LAST_WITH_KERAS_2: Release = (2, 15)
 LAST_WITH_LEGACY: Release = (2, 10)
 LAST_WITH_LOSS_SCALE_OBJECTS: Release = (2, 3)
 
+# After these, programs of TF 2 build graphs too, which Keras 3 cannot.
+_GRAPHS_ONLY = ("tf.compat.v1.disable_eager_execution", "tf.compat.v1.disable_v2_behavior")
 # Two signs of one thing: eager mode of TF 1 had gradient tapes too.
 _V2_UNLESS_EAGER = "v1 unless eager"
 _OF_KERAS_2_MODELS = ("fit_generator", "evaluate_generator", "predict_generator")
-_KEYWORDS_OF_KERAS_2 = {"save": "save_format", "save_weights": "save_format", "compile": "experimental_run_tf_function"}
+_KEYWORDS_OF_KERAS_2 = {
+    "save": {"save_format"},
+    "save_weights": {"save_format"},
+    "compile": {"experimental_run_tf_function"},
+    **{key: {"max_queue_size", "use_multiprocessing", "workers"} for key in ("fit", "evaluate", "predict")},
+}
 # Members that models' optimizers have in Keras 2 only.
 _OF_MODELS_OPTIMIZERS = ("lr", "decay", "loss_scale", "dynamic", *WEIGHTS)
 _SAVING = {"keras.models.save_model", "keras.saving.save_model", "keras.callbacks.ModelCheckpoint"}
@@ -90,6 +97,8 @@ def _of_use(use: Use) -> Iterator[Sign]:
         yield Sign("v1", False, where, f"uses {is_in(path, TF_2)}")
     elif path == "tf.GradientTape":
         yield Sign(_V2_UNLESS_EAGER, False, where, f"uses {path}")
+    if path in _GRAPHS_ONLY:
+        yield Sign("graphs", True, where, f"uses {path}")
     if is_in(path, {"tf.contrib"}):
         is_ours = is_in(path, {"tf.contrib.mixed_precision"})
         yield Sign("contrib", True, where, f"uses {is_ours}") if is_ours else Sign("v1", True, where, f"uses {path}")
@@ -134,12 +143,19 @@ def _of_keras(use: Use) -> Iterator[Sign]:
         yield Sign("keras", 3, where, f"uses {path}")
     elif path != within:
         yield Sign("keras of v1", 2, where, f"uses {path}")
-    if use.call is not None and use.call.is_unextended and is_in(within, _SAVING):
+    if use.call is not None:
+        yield from _of_call(use.call, use, within)
+    yield from _of_optimizer(use, within)
+
+
+def _of_call(call: Call, use: Use, within: str) -> Iterator[Sign]:
+    path, where, first = use.path, use.where, call.first
+    if call.is_unextended and is_in(within, _SAVING):
         yield Sign("keras", 2, where, f"gives {path} a path without an extension")
-    first = None if use.call is None else use.call.first
+    if within == "keras.callbacks.ModelCheckpoint" and "period" in call.keywords:
+        yield Sign("keras", 2, where, f"gives {path} period=")
     if within in _SETTING and first is not None and len(first.names) > 1 and first.name in _RATES:
         yield Sign("keras", 2, where, f"gives {path} .{first.name} of an optimizer")
-    yield from _of_optimizer(use, within)
 
 
 def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
@@ -164,7 +180,7 @@ def _of_optimizer(use: Use, within: str) -> Iterator[Sign]:
 
 def _of_access(access: Access, uses: Uses, objects: Named) -> Iterator[Sign]:
     name, owner, where = access.name, access.owner, access.where
-    if name in uses.defined:
+    if name in uses.defined and owner.names != ("super()",):
         return
     call = access.call
     if name in ("loss_scale", "_loss_scale") and call is not None and not call.values and not call.keywords:
@@ -204,9 +220,8 @@ def _of_keras_2(access: Access, uses: Uses, objects: Named) -> str:
         return "reads .dynamic_counter"
     if name in _OF_KERAS_2_MODELS and access.call is not None:
         return f"calls .{name}()"
-    if name in _KEYWORDS_OF_KERAS_2 and _KEYWORDS_OF_KERAS_2[name] in _keywords(access):
-        return f"gives .{name}() {_KEYWORDS_OF_KERAS_2[name]}="
-    return ""
+    found = _KEYWORDS_OF_KERAS_2.get(name, set()).intersection(_keywords(access))
+    return f"gives .{name}() {min(map(str, found))}=" if found else ""
 
 
 def _are_compiled_of_mpls(uses: Uses, objects: Named) -> bool:

@@ -182,6 +182,7 @@ MEMBERS = frozenset(
         *("loss_scale", "_loss_scale", "compile", "lr", "decay", "dynamic", "dynamic_counter", "optimizer"),
         *("load_weights", "reset_states"),
         *("fit_generator", "evaluate_generator", "predict_generator", "save", "save_weights"),
+        *("evaluate", "fit", "predict"),
         *("minimize", "variables", "apply_gradients", "get_config"),
     )
 )

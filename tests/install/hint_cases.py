@@ -247,14 +247,21 @@ CASES = {
     "workers": Case(
         MODEL + "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), workers=2, verbose=0)",
         "--keras 2",
-        chosen="",
     ),
     "save_format": Case(MODEL + "model.save_weights('w', save_format='tf')", "--keras 2"),
     "save_format_of_new": Case(
         MODEL + "def make(): return model\nmake().save_weights('w', save_format='tf')", "--keras 2"
     ),
     "epochs_between": Case(
-        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2", chosen=""
+        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2"
+    ),
+    "layers_in_graphs": Case(
+        "import tensorflow as tf\nwith tf.Graph().as_default():\n    layer = tf.keras.layers.Dense(1)\n"
+        "    loss = tf.reduce_sum(layer(tf.ones([1, 1])))\n"
+        "    tf.compat.v1.train.AdamOptimizer().compute_gradients(loss, layer.trainable_variables)",
+        "--keras 2",
+        "this takes no variables of Keras 3",
+        chosen="",
     ),
     "run_function": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_tf_function=False)", "--keras 2"),
     "weights_h5": Case(MODEL + "model.save_weights('model.h5')", "--keras 2", "refuses this path"),

@@ -370,11 +370,11 @@ class ImportsTest(unittest.TestCase):
 
     def test_a_package_that_is_run_is_the_users_own_where_it_is_installed(self) -> None:
         part = "import tensorflow as tf; print(tf.__name__)"
-        # What is below a directory of installed packages.
-        installed = "import os, site; site.getsitepackages = lambda: [os.getcwd()]"
-        with Programs(sitecustomize=installed) as programs:
-            programs.add_package("package", __init__="", part="import package.other", other=part)
-            path = python_path(PACKAGE_ROOT, programs.path)
+        with Programs() as programs:
+            # As in another environment that PYTHONPATH adds.
+            programs.add_package("site-packages")
+            programs.add_package("site-packages/package", __init__="", part="import package.other", other=part)
+            path = python_path(PACKAGE_ROOT, os.path.join(programs.path, "site-packages"))
             process = programs.run("-m", "mpls", "run", "--v1", "-m", "package.part", PYTHONPATH=path)
         self.assertEqual(process.stdout, "tensorflow.compat.v1\n", process.stderr)
 

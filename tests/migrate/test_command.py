@@ -246,14 +246,15 @@ def test_what_the_result_still_needs(
     assert err.splitlines()[-1] == "mpls migrate: model.py still needs mpls run --keras 2 --legacy-optimizers"
     if options == ("--write",):
         (folder / "model.py").write_text(KERAS_2)
-    # What the module needs, the program that imports it needs, also where nothing is written.
+    (folder / "main.py").write_text("import tensorflow as tf\nimport model\nx = tf.placeholder(tf.float32)\n")
+    # What the module needs, the programs that import it need, also one that does not change.
     status, _, err = run(capsys, ".", *options)
     assert status == (options == ("--check",))
     changed = "changed" if options == ("--write",) else "would change"
     assert [line for line in err.splitlines() if line.startswith("mpls migrate")] == [
-        f"mpls migrate: 3 of 6 files {changed}, 1 place left to you",
+        f"mpls migrate: 3 of 7 files {changed}, 1 place left to you",
         f"mpls migrate: ./old.py {KERAS_3}",
-        "mpls migrate: ./train.py still needs mpls run --v1 --keras 2 --legacy-optimizers, or tf_upgrade_v2 of "
+        "mpls migrate: ./main.py, ./train.py still need mpls run --v1 --keras 2 --legacy-optimizers, or tf_upgrade_v2 of "
         "TensorFlow, as it uses tf.placeholder",
     ]
 

@@ -33,6 +33,7 @@ CONTRIB = [
     ("and TF 1", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\ntf.Session()", "--v1 --contrib"),
 ]
 
+GRAPH = TF + "tf.compat.v1.disable_eager_execution()\n"
 # Programs of Keras 2 and of its older optimizers.
 KERAS = [
     ("with an optimizer", WRAPPED, OF_2_8),
@@ -50,6 +51,26 @@ KERAS = [
         + "class C(tf.keras.callbacks.Callback):\n"
         + "    def on_epoch_end(self, *a):\n        self.model.optimizer.lr = 1\nC()",
         "--keras 2",
+    ),
+    ("workers of fit", TF + "m = tf.keras.Sequential()\nm.fit(g, workers=3, max_queue_size=9)", "--keras 2"),
+    (
+        "a format by super",
+        TF + "class M(tf.keras.Model):\n    def save(self, p): super().save(p, save_format='tf')\nM()",
+        "--keras 2",
+    ),
+    ("an old period", TF + "tf.keras.callbacks.ModelCheckpoint('a.h5', period=1)", "--keras 2"),
+    ("layers in graphs", GRAPH + "tf.keras.layers.Dense(1)", "--keras 2"),
+    (
+        "layers of TF 1 in graphs",
+        "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\ntf.keras.Model()",
+        "--keras 2",
+    ),
+    ("graphs alone", GRAPH + "tf.compat.v1.placeholder(tf.float32)", ""),
+    ("a session beside layers", TF + "tf.compat.v1.Session()\ntf.keras.layers.Dense(1)", ""),
+    (
+        "workers of a method of the program's",
+        TF + "tf.keras.Model()\nclass A:\n    def fit(self, workers): pass\nA().fit(workers=1)",
+        "",
     ),
     ("updated by the backend", "from keras import backend as K\ndef f(m): K.update(m.optimizer.lr, 1)", "--keras 2"),
     (
