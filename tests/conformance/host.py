@@ -44,15 +44,6 @@ class Host(abc.ABC):
         """Return the optimizer with loss scaling around it."""
 
     @abc.abstractmethod
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        """Return the optimizer with the original's dynamic loss scaling around it."""
-
-    @property
-    def native_host(self) -> Host:
-        """The host that knows how the original is called."""
-        return self
-
-    @abc.abstractmethod
     def build(self, opt: Any, variables: list[Any]) -> None:
         """Have an optimizer create its variables before the first step, as users do where it cannot."""
 

@@ -40,10 +40,6 @@ class V1Host(Host):
             loss_scale = mpls.v1.FixedLossScale(scaling.initial, **of_scale)
         return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **dict(scaling.of_steps))
 
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        loss_scale = v1.mixed_precision.DynamicLossScale(scaling.initial, scaling.growth_steps, scaling.multiplier)
-        return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
-
     def build(self, opt: Any, variables: list[Any]) -> None:
         opt._create_slots(variables)
 

@@ -40,9 +40,6 @@ class KerasHost(Host):
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
         return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
 
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        return tf_keras.mixed_precision.LossScaleOptimizer(inner, **_keywords(scaling))
-
     def build(self, opt: Any, variables: list[Any]) -> None:
         if self.is_legacy:
             opt._create_all_weights(variables)
@@ -103,13 +100,6 @@ class Keras3Host(Host):
 
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
         return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
-
-    def wrap_natively(self, inner: Any, scaling: Scaling) -> Any:
-        return keras.optimizers.LossScaleOptimizer(inner, **_keywords(scaling))
-
-    @property
-    def native_host(self) -> Host:
-        return Keras3ApplyHost()
 
     def build(self, opt: Any, variables: list[Any]) -> None:
         opt.build(variables)
