@@ -479,18 +479,15 @@ def read_variable(tf: Any, variable: Any) -> Any:
     return variable.read_value() if hasattr(variable, "read_value") else tf.convert_to_tensor(variable)
 
 
-def groups_of_gradients(pairs: Any) -> "list[list[int]]":
-    """Return which gradients are measured together, and in the same way the variables."""
+def measured_parts(series: Series, pairs: Any) -> Any:
+    """Return the variables that are measured, and which gradients, and which of these variables, together."""
     kinds = []
     for grad, variable in pairs:
         values = gradient_values(grad)
         kinds.append((name_of_dtype(values.dtype), sizes_of(variable.shape) if values is grad else None))
-    return groups_of(kinds)
-
-
-def groups_of_variables(variables: Any) -> "list[list[int]]":
-    """Return which variables are measured together."""
-    return groups_of([(name_of_dtype(each.dtype), sizes_of(each.shape)) for each in variables])
+    variables = [pairs[at][1] for at in series.measured]
+    of_variables = groups_of([(name_of_dtype(each.dtype), sizes_of(each.shape)) for each in variables])
+    return variables, groups_of(kinds), of_variables
 
 
 def stacked(parts: Any, groups: "list[list[int]]", stack: Any) -> "list[Any]":
@@ -561,17 +558,12 @@ def _take_eagerly(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonf
     result = step.take()
     after = numbers_of(state.read())
     reading = Reading(state.rule, before, after, None if step.loss is None else float(step.loss.numpy()), nonfinite)
-    variables = _to_measure(series, step)
-    of_gradients, of_variables = groups_of_gradients(step.pairs), groups_of_variables(variables)
+    variables, of_gradients, of_variables = measured_parts(series, step.pairs)
     grads = stacked([gradient_values(grad).numpy() for grad, _ in step.pairs], of_gradients, np.stack)
     weights = stacked([read_variable(tf, each).numpy() for each in variables], of_variables, np.stack)
     gradients = measured(grads, of_gradients, len(step.pairs))
     recorder.note(series, reading, gradients, measured(weights, of_variables, len(variables)))
     return result
-
-
-def _to_measure(series: Any, step: Step) -> "list[Any]":
-    return [step.pairs[at][1] for at in series.measured]
 
 
 def _take_in_graph(tf: Any, recorder: StepRecorder, series: Any, step: Step, nonfinite: Any) -> Any:
@@ -612,8 +604,7 @@ def _noting(tf: Any, recorder: StepRecorder, series: Any, step: Step, read: "lis
     """
     state, before, nonfinite = read
     known = [step.loss, nonfinite]
-    variables = _to_measure(series, step)
-    of_gradients, of_variables = groups_of_gradients(step.pairs), groups_of_variables(variables)
+    variables, of_gradients, of_variables = measured_parts(series, step.pairs)
     # TF 1.13 has it by another name.
     in_python = getattr(tf, "numpy_function", tf.py_func)
 
@@ -968,18 +959,11 @@ def seed_all(seed: int) -> None:
 
 
 def _environment() -> Any:
-    import platform
-
-    found: "dict[str, Any]" = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-    }
+    found = {"python": sys.version.split()[0]}
     for name in ("tensorflow", "keras", "tf_keras", "numpy", "mpls"):
         version = getattr(sys.modules.get(name), "__version__", None)
         if version is not None:
             found[name] = str(version)
-    found["visible_devices"] = os.environ.get("CUDA_VISIBLE_DEVICES")
     return found
 
 

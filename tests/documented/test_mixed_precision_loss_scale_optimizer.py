@@ -14,7 +14,7 @@ import tensorflow as tf
 import mpls.contrib
 from mpls.errors import MplsWarning
 
-from .families import INF, NAN, DynamicLossScale, FixedLossScale, GraphWrapper
+from .families import DynamicLossScale, FixedLossScale, GraphWrapper
 
 v1 = tf.compat.v1
 # What `loss_scale` may be; the scale at the start, and after an overflow.
@@ -116,40 +116,6 @@ def test_the_loss_is_multiplied_and_the_gradients_are_divided(scale: str, mode: 
 
 
 # --- apply_gradients ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["graph", "eager"])
-@pytest.mark.parametrize("step", ["minimize", "apply_gradients"])
-def test_nothing_is_updated_unless_all_gradients_are_finite(step: str, mode: str) -> None:
-    """Nor is `global_step` incremented."""
-    is_graph = mode == "graph"
-    with graph_of(mode):
-        weights = [tf.Variable(1.0), tf.Variable(1.0)]
-        global_step = v1.train.get_or_create_global_step() if is_graph else tf.Variable(0, dtype=tf.int64)
-        factor = v1.placeholder(tf.float32, []) if is_graph else tf.Variable(1.0, trainable=False)
-        optimizer = sgd("dynamic")
-
-        def train() -> Any:
-            loss = lambda: weights[0] * factor + weights[1]  # noqa: E731
-            given = loss() if is_graph else loss
-            if step == "minimize":
-                return optimizer.minimize(given, global_step, weights)
-            return optimizer.apply_gradients(optimizer.compute_gradients(given, weights), global_step)
-
-        seen = []
-        if is_graph:
-            op = train()
-            assert isinstance(op, tf.Operation)
-            with started() as session:
-                for value in (1.0, INF, NAN, 2.0):
-                    session.run(op, {factor: value})
-                    seen.append([float(each) for each in session.run([*weights, global_step])])
-        else:
-            for value in (1.0, INF, NAN, 2.0):
-                factor.assign(value)
-                train()
-                seen.append([float(each) for each in (*weights, global_step)])
-    assert seen == [[0.75, 0.75, 1.0], [0.75, 0.75, 1.0], [0.75, 0.75, 1.0], [0.25, 0.5, 2.0]]
 
 
 @over_scales
