@@ -1,4 +1,4 @@
-"""The examples on one device run, and what they print and plot is true."""
+"""The examples on one machine run, and what they print and plot is true."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ COMMANDS = {
     "keras3_digits": (),
 }
 SCRIPTS = tuple(COMMANDS)
+# It has two replicas, and a table of them.
+MIRRORED = "mirrored_digits"
 FORKS = Forks()
 COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
 FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
@@ -51,10 +53,10 @@ REPORT = load_report()
 def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
     command = [str(EXAMPLES / f"{script}.py"), *arguments]
     environment = process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8")
-    if not COMMANDS[script]:
+    if script in SCRIPTS and not COMMANDS[script]:
         return FORKS.run(*command, folder=folder, environment=environment)
     return subprocess.run(
-        [sys.executable, *COMMANDS[script], *command],
+        [sys.executable, *COMMANDS.get(script, ()), *command],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -77,7 +79,8 @@ class Outcome:
             self.image = imread(pathlib.Path(folder) / (plot or f"out/{script}.png"))
         self.stdout, self.stderr = process.stdout, process.stderr
         lines = [line for line in self.stdout.splitlines() if " | " in line]
-        self.header, *rows = ([cell.strip() for cell in line.split(" | ")] for line in lines)
+        self.cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+        self.header, *rows = self.cells[:2] if script == MIRRORED else self.cells
         self.rows = {name: [read_number(cell) for cell in cells] for name, *cells in rows}
 
     def column(self, name: str) -> dict[str, float]:
@@ -210,6 +213,39 @@ class FullRunTest(BetweenTestCase):
 
         self.assertEqual(numbers("7"), numbers("7"))
         self.assertNotEqual(numbers("7"), numbers("8"))
+
+
+class MirroredTest(BetweenTestCase):
+    def replicas(self, outcome: Outcome) -> list[dict[str, str]]:
+        _, _, header, *rows = outcome.cells
+        first, second = replicas = [dict(zip(header, row, strict=True)) for row in rows]
+        self.assertEqual([each["replica"] for each in replicas], ["0", "1"])
+        self.assertEqual([each["device"] for each in replicas], ["CPU:0", "CPU:1"])
+        same = ("checksum of weights", "steps", "loss scale", "finite steps at it", "test accuracy")
+        self.assertEqual([first[name] for name in same], [second[name] for name in same])
+        self.assertRegex(first["checksum of weights"], "^[0-9a-f]{8}$")
+        return replicas
+
+    def test_damaged_batches_of_one_replica_are_skipped_on_both(self) -> None:
+        outcome = Outcome(MIRRORED, "--quick", timeout=240)
+        self.assertIn("Damaged batches, all of the last replica: 3", outcome.stdout)
+        self.assertEqual(outcome.header, COLUMNS)
+        self.assertEqual(outcome.column("skipped steps"), {SCALED: 3})
+        # Of 40 steps, those with the indices 10, 20 and 30; the last nine are finite.
+        self.assertEqual(outcome.column("final scale"), {SCALED: 2.0**12})
+        self.assertLess(outcome.column("gradients underflowed")[SCALED], 0.01)
+        for replica in self.replicas(outcome):
+            self.assertEqual([replica["steps"], replica["finite steps at it"]], ["40", "9"])
+            self.assertEqual(float(replica["loss scale"]), 2.0**12)
+            self.assertEqual(read_number(replica["test accuracy"]), outcome.column("test accuracy")[SCALED])
+        self.assertRegex(outcome.stderr, r"float16 \+ mpls *: 100%.* 40/40 ")
+        self.assertNotRegex(outcome.stderr, "Warning|WARNING:tensorflow")
+
+    @pytest.mark.long
+    def test_it_learns_through_the_damaged_batches(self) -> None:
+        for replica in self.replicas(Outcome(MIRRORED, timeout=1200)):
+            self.assertEqual(replica["steps"], "4500")
+            self.assertGreater(read_number(replica["test accuracy"]), 0.9)
 
 
 class UnderflowShareTest(unittest.TestCase):
