@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
-import functools
 import importlib
 import inspect
 import io
@@ -123,24 +122,20 @@ def run_commands(code: str) -> None:
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def modules() -> list[str]:
-    names = ["mpls", *(module.name for module in pkgutil.walk_packages(mpls.__path__, "mpls."))]
-    return [name for name in names if not name.endswith("__main__")]
-
-
-def run_doctests() -> dict[str, Any]:
+def run_doctests() -> tuple[str, int]:
     """Run the examples of every module; return the report, empty if all is well, and their number."""
-    found = {}
-    for name in modules():
-        module = importlib.import_module(name)
+    report, examples = io.StringIO(), 0
+    names = ["mpls", *(module.name for module in pkgutil.walk_packages(mpls.__path__, "mpls."))]
+    for name in names:
+        if name.endswith("__main__"):
+            continue
         runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
-        report = io.StringIO()
-        for test in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+        for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name), name):
             # What the examples print is compared by the runner; what they log is no part of them.
             with contextlib.redirect_stderr(io.StringIO()):
                 runner.run(test, out=report.write, clear_globs=True)
-        found[name] = {"report": report.getvalue(), "examples": runner.tries}
-    return found
+        examples += runner.tries
+    return report.getvalue(), examples
 
 
 FORKS = Forks()
@@ -155,12 +150,6 @@ def run_here(*arguments: str) -> str:
     return result.stdout
 
 
-@functools.cache
-def doctest_results() -> dict[str, Any]:
-    results: dict[str, Any] = json.loads(run_here("doctests").splitlines()[-1])
-    return results
-
-
 class ExampleTest(unittest.TestCase):
     """What is shown to users works."""
 
@@ -172,14 +161,11 @@ class ExampleTest(unittest.TestCase):
     def test_blocks_of_the_page_of_names_run(self) -> None:
         run_here("blocks", str(ROOT / QUICK))
 
-    @parameterized.expand([(name,) for name in modules()])
     @pytest.mark.matrix
-    def test_doctests_of_module(self, name: str) -> None:
-        self.assertEqual(doctest_results()[name]["report"], "")
-
-    @pytest.mark.matrix
-    def test_doctests_are_found(self) -> None:
-        self.assertGreater(sum(result["examples"] for result in doctest_results().values()), 20)
+    def test_doctests(self) -> None:
+        report, examples = json.loads(run_here("doctests").splitlines()[-1])
+        self.assertEqual(report, "")
+        self.assertGreater(examples, 20)
 
 
 # --- docstrings -----------------------------------------------------------------------------------
