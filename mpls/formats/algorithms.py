@@ -285,17 +285,8 @@ def algorithm_of_v1(slot_variables: Iterable[str], slots: Collection[str]) -> st
     return _V1_BY_SLOTS.get(frozenset(slots))
 
 
-# What tells an algorithm, the first of these that an optimizer has. Of legacy optimizers: settings that are saved as
-# variables, slots and other variables; of new and Keras 3 ones: attributes. An AdamW cannot be told from an Adam.
-_LEGACY_SIGNS = (
-    ({MOMENTUM_PRODUCTS["legacy"]}, "Nadam"),
-    ({"rho", "momentum"}, "RMSprop"),
-    ({"rho"}, "Adadelta"),
-    ({"linear"}, "Ftrl"),
-    ({"vhat"}, "Adam"),
-    ({"momentum"}, "SGD"),
-    ({"accumulator"}, "Adagrad"),
-)
+# The attributes that tell the algorithm of a new or Keras 3 optimizer, the first of these that it has. An AdamW cannot
+# be told from an Adam.
 _SIGNS_OF_LISTS = (
     ({MOMENTUM_PRODUCTS["new"].lstrip("_")}, "Nadam"),
     ({"m", "u"}, "Adamax"),
@@ -307,12 +298,6 @@ _SIGNS_OF_LISTS = (
     ({"velocities"}, "Adam"),
     ({"momentums"}, "SGD"),
 )
-
-
-def algorithm_of_legacy(names: Iterable[str]) -> str | None:
-    """Return the class name of a legacy optimizer by the names of its state; None if no class fits, or several."""
-    has = set(names)
-    return next((algorithm for signs, algorithm in _LEGACY_SIGNS if signs <= has), None)
 
 
 def algorithm_of_lists(names: Iterable[str]) -> str | None:

@@ -9,7 +9,6 @@ from typing import Any
 from mpls.formats.algorithms import (
     MOMENTUM_PRODUCTS,
     algorithm_named,
-    algorithm_of_legacy,
     algorithm_of_lists,
     algorithm_of_v1,
     slot_and_variable,
@@ -131,12 +130,10 @@ class ObjectCheckpoint(ObjectGraph):
         variables = self._slots(number)
         iteration = children[ITERATIONS["legacy"]]
         full_name = self.nodes[iteration].full_name or ""
-        kinds = {slot for variable in variables for slot in variable.slots}
         return OptimizerRecord(
             key=key,
             family="legacy",
-            algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
-            or algorithm_of_legacy([*hyperparameters, *kinds, *others]),
+            algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None),
             iterations=self._number(count_of_variable, iteration),
             hyperparameters=hyperparameters,
             variables=variables,

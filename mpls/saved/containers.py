@@ -9,7 +9,6 @@ import functools
 import io
 import math
 import os
-import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,8 +27,6 @@ _PIECE = 1 << 20
 _LARGE = 16 << 20
 # HDF5's own filters, from gzip to scale-offset, and LZF, which h5py brings. HDF5 loads others from the system.
 _FILTERS = (1, 2, 3, 4, 5, 6, 32000)
-# The start of a heap with texts; the index and the size of an object in it. Free space has the index 0.
-_HEAP, _OBJECT = b"GCOL\1\0\0\0", struct.Struct("<H6xQ")
 
 
 class StoredArray:
@@ -165,7 +162,7 @@ class H5Content:
 
     def _walk(self) -> None:
         # By h5py's lower level, which takes half of the time.
-        h5py = _h5py()
+        h5py = import_module("h5py")
         with self._guard("the root"):
             stack = [("", self.file["/"].id)]
             seen = {h5py.h5o.get_info(stack[0][1]).addr}
@@ -257,32 +254,6 @@ class H5Content:
             return names
 
 
-def _h5py() -> Any:
-    return import_module("h5py")
-
-
-def _refuse_endless_heaps(source: Any) -> None:
-    """Refuse a file with free space of no bytes in a heap: HDF5 would read it for ever, and no signal ends that."""
-    position = 0
-    while piece := _read_at(source, position, _PIECE):
-        start = -1
-        while (start := piece.find(_HEAP, start + 1)) >= 0:
-            end = int.from_bytes(_read_at(source, position + start + 8, 8), "little")
-            heap = _read_at(source, position + start, min(end, _PIECE))
-            place = 16
-            while place + _OBJECT.size <= len(heap):
-                index, size = _OBJECT.unpack_from(heap, place)
-                if not index and not size:
-                    raise ValueError(f"the heap at byte {position + start} has free space of no bytes")
-                place += -(-size // 8) * 8 + (_OBJECT.size if index else 0)
-        position += max(len(piece) - len(_HEAP), 1)
-
-
-def _read_at(source: Any, position: int, size: int) -> bytes:
-    source.seek(position)
-    return bytes(source.read(size))
-
-
 @contextmanager
 def h5_content(path: str, source: Any, limit: int | None = None) -> Iterator[H5Content]:
     """Open an H5 file for reading in a block.
@@ -293,8 +264,7 @@ def h5_content(path: str, source: Any, limit: int | None = None) -> Iterator[H5C
         limit: the most bytes that its chunked datasets may have together; by default what its size allows.
     """
     with reading_foreign_bytes(path, "the file", "be a whole H5 file"):
-        _refuse_endless_heaps(source)
-        file = _h5py().File(source, "r")
+        file = import_module("h5py").File(source, "r")
         limit = unpacked_limit(source) if limit is None else limit
     try:
         yield H5Content(path, file, limit)

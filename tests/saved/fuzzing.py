@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import faulthandler
-import functools
 import json
 import math
 import os
@@ -35,10 +34,10 @@ HANGS = 60
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # A file that asks for more gets an error, and the machine goes on.
 _ADDRESSES = 12 << 30
-# How native code says that it was given no more memory, and ends; and where both Kerases go on for ever if layers of a
-# config wait for each other. What a file may cost is not limited.
+# How native code says that it was given no more memory, and ends; where both Kerases go on for ever if layers of a
+# config wait for each other, and HDF5 over a heap with free space of no bytes. What a file may cost is not limited.
 _COSTS = ("bad_alloc", "out of memory", "Cannot allocate memory", "failed to allocate", "MemoryError")
-_COSTS += ("in reconstruct_from_config", "in functional_from_config")
+_COSTS += ("in reconstruct_from_config", "in functional_from_config", "saved/containers.py")
 _STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "socket.connect")
 
 
@@ -140,20 +139,20 @@ def work() -> None:
         answers.write(json.dumps(made[0]) + "\n")
         signal.setitimer(signal.ITIMER_PROF, HANGS)
         signal.setitimer(signal.ITIMER_REAL, 10 * HANGS)
-        came = _watched(audit, base, _ACTIONS[action], str(made[1]), str(made[2]))
+        came = _watched(audit, base, _ACTIONS[action], str(made[1]))
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(came) + "\n")
 
 
-_Action = Callable[[str, str], None]
+_Action = Callable[[str], None]
 
 
-def _watched(audit: _Audit, base: pathlib.Path, action: _Action, path: str, honest: str) -> tuple[str, str]:
+def _watched(audit: _Audit, base: pathlib.Path, action: _Action, path: str) -> tuple[str, str]:
     """Do something, and return what came of it, and what should not have happened."""
     before = _files(base)
     audit.events, audit.listens = [], True
-    outcome, causes = _outcome(action, path, honest)
+    outcome, causes = _outcome(action, path)
     audit.listens = False
     causes += [f"heard: {event}" for event in audit.events]
     if sys.modules.pop(SPY, None) is not None:
@@ -169,12 +168,12 @@ def _files(base: pathlib.Path) -> set[tuple[str, int]]:
     return {(str(each.relative_to(base)), status.st_mtime_ns if each.is_file() else 0) for each, status in found}
 
 
-def _outcome(action: _Action, path: str, honest: str) -> tuple[str, list[str]]:
+def _outcome(action: _Action, path: str) -> tuple[str, list[str]]:
     try:
         # Settings that are changed may be ones that the frameworks warn about.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            action(path, honest)
+            action(path)
     except MplsError:
         return "refused", []
     except MemoryError:
@@ -184,7 +183,7 @@ def _outcome(action: _Action, path: str, honest: str) -> tuple[str, list[str]]:
     return "read", []
 
 
-def _inspect(path: str, honest: str) -> None:
+def _inspect(path: str) -> None:
     """Read a file in both ways that `mpls inspect` has, which agree."""
     refused = None
     try:
@@ -206,7 +205,7 @@ def _inspect(path: str, honest: str) -> None:
         raise refused
 
 
-def _load_model(path: str, honest: str) -> None:
+def _load_model(path: str) -> None:
     from mpls.keras import load_model
 
     model = load_model(path)
@@ -214,35 +213,9 @@ def _load_model(path: str, honest: str) -> None:
     assert 0 < scale < math.inf, f"a scale of {scale}"
 
 
-def _convert_state(path: str, honest: str) -> None:
-    import tensorflow as tf
-    import tf_keras
-
-    import mpls
-    import mpls.keras
-
-    wanted = _unchanged(honest)
-    inner = getattr(tf_keras.optimizers, wanted.algorithm or "SGD", tf_keras.optimizers.SGD)(0.5)
-    optimizer = mpls.keras.LossScaleOptimizer(inner)
-    shapes = [next(iter(each.slots.values())).shape if each.slots else () for each in wanted.variables]
-    variables = [tf.Variable(tf.zeros(shape)) for shape in shapes]
-    names = [each.key or each.name for each in wanted.variables]
-    target: Any = dict(zip(names, variables, strict=True)) if all(names) else variables
-    mpls.convert_state(path, optimizer, target, key=wanted.key)
-    scale = float(optimizer.loss_scale)
-    assert 0 < scale < math.inf, f"a scale of {scale}"
-
-
-@functools.cache
-def _unchanged(path: str) -> Any:
-    """Return the optimizer in a file that was not changed."""
-    return read(path).optimizers[0]
-
-
 _ACTIONS: dict[str, _Action] = {
     "inspect": _inspect,
     "load_model": _load_model,
-    "convert_state": _convert_state,
 }
 
 if __name__ == "__main__":

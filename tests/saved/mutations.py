@@ -403,7 +403,6 @@ ACTIONS = {
     "inspect": ("keras", "h5", "saved_model", "checkpoint", "json"),
     "load_model": ("keras", "h5", "saved_model"),
 }
-ACTIONS |= {"convert_state": ("keras", "h5", "saved_model", "checkpoint")}
 KINDS = [f"{action}/{way}" for action in ACTIONS for way in WAYS]
 
 
@@ -415,15 +414,15 @@ def spread(count: int, actions: Sequence[str]) -> list[tuple[str, int]]:
     return [(kind, seed) for kind in kinds for seed in range(max(round(count * shares[kind] / total), 1))]
 
 
-def changed(kind: str, seed: int, folder: pathlib.Path, canary: Canary) -> tuple[str, pathlib.Path, pathlib.Path]:
+def changed(kind: str, seed: int, folder: pathlib.Path, canary: Canary) -> tuple[str, pathlib.Path]:
     """Write the case of a kind and seed into an empty folder.
 
     Returns:
-        What was changed, what is to be read, and the same before it was changed.
+        What was changed, and what is to be read.
     """
     r, (action, way) = random.Random(f"{kind} {seed}"), kind.split("/")
     change, formats, _ = WAYS[way]
     wanted = r.choice([each for each in formats if each in ACTIONS[action]])
     source = r.choice([each for each in sources() if each.format == wanted])
     path = source.copied(folder)
-    return f"{source.path}: {change(r, path, canary)}", path, source.folder / source.path
+    return f"{source.path}: {change(r, path, canary)}", path

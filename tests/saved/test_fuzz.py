@@ -26,7 +26,7 @@ def test_samples_are_read_or_refused() -> None:
 
 @pytest.mark.programs
 def test_samples_are_loaded_or_refused() -> None:
-    check(run(spread(SAMPLE, ["load_model", "convert_state"])))
+    check(run(spread(SAMPLE, ["load_model"])))
 
 
 @pytest.mark.long

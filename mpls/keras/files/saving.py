@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -18,9 +16,6 @@ from mpls.formats.validity import ANCHOR
 from mpls.keras.files.native_wrappers import native_state_written
 from mpls.keras.files.optimizer_state import legacy_weights
 from mpls.upstream.keras_packages import compile_settings_kept, loaded_keras, loaded_tf_keras
-
-# Constants of Linux for `renameat2`.
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
@@ -37,8 +32,8 @@ def save_model(model: Any, path: str | os.PathLike[str], **kwargs: Any) -> None:
         ['model.keras']
 
     mpls writes the model to a temporary path, flushes it to the disk, and moves it to `path`. A SavedModel is a folder.
-    If the system cannot exchange two folders in one step, the old folder is at `<path>.old` for a moment, and
-    `mpls.keras.load_model(path)` also looks there.
+    If it replaces another, the old folder is at `<path>.old` for a moment, and `mpls.keras.load_model(path)` also looks
+    there.
 
     The file is the one that `model.save` writes, and loads without mpls. There are three exceptions for tf_keras, which
     does not mind them. A `.keras` file with a legacy optimizer has one more member, with the iterations and slots. A
@@ -190,9 +185,6 @@ def replace(source: str, target: str, aside: str) -> None:
         os.replace(source, target)
     elif not os.path.lexists(target):
         os.rename(source, target)
-    elif exchange_paths(source, target):
-        # The old target is at `source` now; the caller deletes it.
-        return
     else:
         old = f"{target}.old"
         if os.path.lexists(old):
@@ -200,18 +192,3 @@ def replace(source: str, target: str, aside: str) -> None:
         os.rename(target, old)
         os.rename(source, target)
         shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
-
-
-def exchange_paths(first: str, second: str) -> bool:
-    """Exchange two files or folders in one step, on Linux with glibc 2.28 or later and most file systems.
-
-    Returns:
-        Whether they were exchanged.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    paths = (os.fsencode(first), os.fsencode(second))
-    return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
