@@ -2,8 +2,8 @@
 
     python loading_natively.py WHEN FOLDER CONFIGS
 
-WHEN: `without` mpls, which cannot be imported then; mpls.keras imported `before` the frameworks, or `after` them, with
-wrappers made; or `installed`. Files are called `<framework>-<what>.<ending>`. Prints
+WHEN: `without` mpls, which cannot be imported then; mpls.keras imported `after` the frameworks, with wrappers made; or
+`installed`. Files are called `<framework>-<what>.<ending>`. Prints
 a JSON object: by file or config, what came of it.
 """
 
@@ -79,10 +79,6 @@ def files() -> dict[str, Any]:
         if path.suffix == ".h5":
             with framework.saving.custom_object_scope(own_objects):
                 found[f"{path.name} scope"] = tried(load)
-            model = framework.models.load_model(str(path), compile=False)
-            found[f"{path.name} clone"] = repr(getattr(framework.models.clone_model(model), "optimizer", None))
-            again = framework.models.model_from_json(model.to_json())
-            found[f"{path.name} json"] = repr(getattr(again, "optimizer", None))
     return found
 
 
@@ -106,15 +102,10 @@ def main() -> None:
         sys.meta_path.insert(0, NoMpls())
     elif WHEN == "installed":
         import_module("mpls").install()
-    if WHEN in ("before", "installed"):
         import_module("mpls.keras")
-        assert "tf_keras" not in sys.modules or WHEN == "installed"
     import keras
     import tf_keras
 
-    if WHEN == "before":
-        # One is enough, for both Kerases.
-        import_module("mpls.keras").LossScaleOptimizer(tf_keras.optimizers.legacy.SGD())
     if WHEN == "after":
         wrapper = import_module("mpls.keras").LossScaleOptimizer
         made = [

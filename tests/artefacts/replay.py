@@ -27,7 +27,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from tests.golden.replay import numbers
+from tests.golden.replay import loss_of, numbers
 
 v1 = tf.compat.v1
 
@@ -99,17 +99,6 @@ def artefacts(*kinds: str) -> list[Artefact]:
     """Return the artefacts of these kinds: `v1_saver`, `v1_object`, `keras_object`, `keras_model`."""
     found = [Artefact(path.parent.parent.name, path.parent.name) for path in sorted(DATA.glob("*/*/expected.json"))]
     return [each for each in found if each.kind in kinds]
-
-
-def loss_of(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
-    """Return the sum of `factor * sum(coef / 2 * (variable - target) ** 2)` over the variables."""
-    total = None
-    for variable, factor, coef, target in zip(variables, factors, spec["coef"], spec["target"], strict=True):
-        x = tf.convert_to_tensor(variable)
-        distance = x - tf.constant(target, x.dtype)
-        term = tf.cast(factor, x.dtype) * tf.reduce_sum(tf.constant(0.5 * coef, x.dtype) * distance * distance)
-        total = term if total is None else total + term
-    return total
 
 
 @dataclass

@@ -363,34 +363,6 @@ class TestDoubt:
             path, Spec(), mpls.errors.SavedStateError, "SGD/.* and cond_1/SGD/.* must have the same", optimizer_only
         )
 
-    @parameterized.expand([("keras",), ("v1",)])
-    @pytest.mark.default_run("one case")
-    def test_the_original_is_not_given_another_optimizers_state(self, family: str) -> None:
-        # Its names for the second, which is not wrapped, are what the first is called here.
-        def build(scaled: Wrap) -> None:
-            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
-            for wrap in (scaled, bare):
-                if family == "keras":
-                    wrap(tf_keras.optimizers.legacy.Adam(0.1), Spec()).get_updates(weight * weight, [weight])
-                else:
-                    wrap(v1.train.AdamOptimizer(0.1), Spec()).minimize(weight * weight)
-
-        wraps = {"keras": (public, native), "v1": (mpls.v1, v1.mixed_precision)}[family]
-        if family == "v1":
-            wraps = tuple(
-                lambda inner, spec, module=module: module.MixedPrecisionLossScaleOptimizer(inner, "dynamic")
-                for module in wraps
-            )
-        with graph(Spec()), v1.Session() as session:
-            build(wraps[0])
-            session.run(v1.global_variables_initializer())
-            path = v1.train.Saver().save(session, str(self.folder / "model"))
-            v1.train.Saver().restore(session, path)
-        with graph(Spec()), v1.Session() as session:
-            build(wraps[1])
-            with pytest.raises(tf.errors.NotFoundError, match="Key cond_1/"):
-                v1.train.Saver().restore(session, path)
-
     @parameterized.expand([("current_loss_scale", 0.0), ("current_loss_scale", float("nan")), ("good_steps", 3)])
     @pytest.mark.default_run("one case")
     def test_numbers_that_cannot_be(self, name: str, value: float) -> None:

@@ -171,7 +171,7 @@ class Keras3Subject(Subject):
         # The sparse gradients of a table are for the variable inside.
         values = [variable.value for variable in variables]
         with tf.GradientTape() as tape:
-            loss = optimizer.scale_loss(loss_of(spec, values, factors))
+            loss = optimizer.scale_loss(replay.loss_of(spec, values, factors))
         grads = tape.gradient(loss, values)
         optimizer.apply(grads, variables)
         return grads
@@ -513,30 +513,6 @@ def variables_of(spec: dict[str, Any], in_graph: bool = False) -> list[Any]:
     ]
 
 
-def loss_of(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
-    """Return the loss of a trace: a quadratic (or linear) term for each variable, times a factor of the step.
-
-    A factor that is no finite number makes the gradient of its variable non-finite.
-    """
-    kind = spec.get("loss", "quad")
-    total = None
-    for index, variable in enumerate(variables[:1] if kind == "unused" else variables):
-        value = tf.convert_to_tensor(variable)
-        if kind == "embed" and index == 0:
-            value = tf.nn.embedding_lookup(variable, tf.constant(spec["ids"]))
-        elif kind == "fp16":
-            value = tf.cast(variable, tf.float16)
-        factor = tf.cast(factors[index], value.dtype)
-        if kind == "linear":
-            term = factor * tf.reduce_sum(value)
-        else:
-            distance = value - tf.constant(spec["target"][index], value.dtype)
-            weight = tf.constant(0.5 * spec["coef"][index], value.dtype)
-            term = factor * tf.reduce_sum(weight * distance * distance)
-        total = term if total is None else total + tf.cast(term, total.dtype)
-    return total
-
-
 def take_step(
     optimizer: Any,
     spec: dict[str, Any],
@@ -551,10 +527,10 @@ def take_step(
     way = spec.get("api", "minimize")
     apply_kwargs = spec.get("apply_kwargs", {})
     if way == "minimize":
-        compute = functools.partial(loss_of, spec, variables, factors)
+        compute = functools.partial(replay.loss_of, spec, variables, factors)
         return optimizer.minimize(compute, variables, **spec.get("minimize_kwargs", {})), None
     with tf.GradientTape() as tape:
-        loss = loss_of(spec, variables, factors)
+        loss = replay.loss_of(spec, variables, factors)
         scaled = optimizer.get_scaled_loss(loss) if way == "tape" else loss
     if way == "minimize_tape":
         return optimizer.minimize(loss, variables, tape=tape), None
@@ -617,15 +593,6 @@ def error_of(error: Exception) -> dict[str, Any]:
     return {"error": [cls.__name__ for cls in type(error).__mro__], "message": str(error)}
 
 
-def describe_gradients(grads: list[Any] | None) -> list[Any] | None:
-    if grads is None:
-        return None
-    return [
-        None if grad is None else ["IndexedSlices" if isinstance(grad, tf.IndexedSlices) else "Tensor", grad.dtype.name]
-        for grad in grads
-    ]
-
-
 def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = False) -> Trace:
     variables = subject.make_variables(spec)
     optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
@@ -633,7 +600,7 @@ def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = Fa
     meta: dict[str, Any] = {}
 
     def step(*factors: Any) -> None:
-        meta["grads"] = describe_gradients(subject.take_step(optimizer, spec, variables, list(factors)))
+        meta["grads"] = replay.describe_gradients(subject.take_step(optimizer, spec, variables, list(factors)))
 
     run = tf.function(step) if in_function else step
     states, slots = [], []
@@ -686,7 +653,7 @@ def trace_in_graph(subject: Subject, spec: dict[str, Any]) -> Trace:
             fetches["state"]["good"] = tf.identity(optimizer.dynamic_counter)
         meta = {
             "train": [type(train_op).__name__],
-            "grads": describe_gradients(grads),
+            "grads": replay.describe_gradients(grads),
             "global_variables": [variable.name for variable in tf.compat.v1.global_variables()],
             "weights": [weight.name for weight in optimizer.weights],
         }

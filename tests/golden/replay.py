@@ -138,6 +138,39 @@ def tensor(literal: Any) -> Any:
     return decode[kind]()
 
 
+def loss_of(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
+    """Return the loss of a trace: a quadratic (or linear) term for each variable, times a factor of the step.
+
+    A factor that is no finite number makes the gradient of its variable non-finite.
+    """
+    kind = spec.get("loss", "quad")
+    total = None
+    for index, variable in enumerate(variables[:1] if kind == "unused" else variables):
+        value = tf.convert_to_tensor(variable)
+        if kind == "embed" and index == 0:
+            value = tf.nn.embedding_lookup(variable, tf.constant(spec["ids"]))
+        elif kind == "fp16":
+            value = tf.cast(variable, tf.float16)
+        factor = tf.cast(factors[index], value.dtype)
+        if kind == "linear":
+            term = factor * tf.reduce_sum(value)
+        else:
+            distance = value - tf.constant(spec["target"][index], value.dtype)
+            weight = tf.constant(0.5 * spec["coef"][index], value.dtype)
+            term = factor * tf.reduce_sum(weight * distance * distance)
+        total = term if total is None else total + tf.cast(term, total.dtype)
+    return total
+
+
+def describe_gradients(grads: list[Any] | None) -> list[Any] | None:
+    if grads is None:
+        return None
+    return [
+        None if grad is None else ["IndexedSlices" if isinstance(grad, tf.IndexedSlices) else "Tensor", grad.dtype.name]
+        for grad in grads
+    ]
+
+
 class _Replicas(tf.distribute.MirroredStrategy):
     # As in TensorFlow's own tests: strategies of one process get the same keys for their collective ops, which are then
     # taken for each other.

@@ -18,7 +18,7 @@ import tensorflow as tf
 import mpls.v1
 
 from . import replay
-from .v1_replay import DRIVERS, STRATEGY_DRIVERS, make_loss, make_variables
+from .v1_replay import DRIVERS, STRATEGY_DRIVERS, make_variables
 
 v1 = tf.compat.v1
 
@@ -152,7 +152,7 @@ class ExceptionTest(unittest.TestCase):
     @staticmethod
     def train_without_scaling(spec: dict[str, Any], variables: list[Any], factors: list[float]) -> list[Any]:
         with tf.GradientTape() as tape:
-            loss = make_loss(spec, variables, factors)
+            loss = replay.loss_of(spec, variables, factors)
         grads = tape.gradient(loss, variables)
         if all(map(math.isfinite, factors)):
             name, arguments = spec["opt"]

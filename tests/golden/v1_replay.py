@@ -60,29 +60,6 @@ def make_variables(spec: dict[str, Any]) -> list[Any]:
     ]
 
 
-def make_loss(spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
-    """Sum `factor * sum(coef / 2 * (variable - target) ** 2)` over the variables, or what `loss` says."""
-    kind = spec.get("loss", "quad")
-    if kind == "unused":
-        variables = variables[:1]
-    total = None
-    for index, (variable, factor) in enumerate(zip(variables, factors, strict=False)):
-        if kind == "embed" and index == 0:
-            x = tf.nn.embedding_lookup(variable, tf.constant(spec["ids"]))
-        elif kind == "fp16":
-            x = tf.cast(variable, tf.float16)
-        else:
-            x = tf.convert_to_tensor(variable)
-        term = x
-        if kind != "linear":
-            half = tf.constant(0.5 * spec["coef"][index], x.dtype)
-            distance = x - tf.constant(spec["target"][index], x.dtype)
-            term = half * distance * distance
-        term = tf.cast(factor, x.dtype) * tf.reduce_sum(term)
-        total = term if total is None else total + tf.cast(term, total.dtype)
-    return total
-
-
 def compute_arguments(spec: dict[str, Any], variables: list[Any]) -> dict[str, Any]:
     arguments = dict(spec.get("compute_kwargs", {}))
     if "grad_loss" in arguments:
@@ -100,13 +77,6 @@ def uses_minimize(spec: dict[str, Any]) -> bool:
 
 def base_name(variable: Any) -> str:
     return variable.name.partition(":")[0]
-
-
-def describe_gradients(grads: list[Any]) -> list[list[str] | None]:
-    return [
-        None if grad is None else ["IndexedSlices" if isinstance(grad, tf.IndexedSlices) else "Tensor", grad.dtype.name]
-        for grad in grads
-    ]
 
 
 @dataclass
@@ -188,12 +158,12 @@ def run_graph(spec: dict[str, Any], api: Any = mpls.v1, v2: bool = False) -> Tra
 
 def build_train_op(spec: dict[str, Any], training: Training, factors: list[Any]) -> tuple[list[Any] | None, Any]:
     variables, opt = training.variables, training.opt
-    loss = make_loss(spec, variables, factors)
+    loss = replay.loss_of(spec, variables, factors)
     compute, apply = compute_arguments(spec, variables), spec.get("apply_kwargs", {})
     if uses_minimize(spec):
         return None, opt.minimize(loss, global_step=training.global_step, **compute, **apply)
     grads_and_vars = opt.compute_gradients(loss, **compute)
-    training.names["grads"] = describe_gradients([grad for grad, _ in grads_and_vars])
+    training.names["grads"] = replay.describe_gradients([grad for grad, _ in grads_and_vars])
     training.names["grad_vars"] = [base_name(variable) for _, variable in grads_and_vars]
     grads = [tf.convert_to_tensor(grad) for grad, _ in grads_and_vars if grad is not None]
     return grads, opt.apply_gradients(grads_and_vars, global_step=training.global_step, **apply)
@@ -217,13 +187,13 @@ def run_eager(spec: dict[str, Any], api: Any = mpls.v1, compiled: bool = False) 
 
     def train(factors: list[Any]) -> list[Any]:
         def loss() -> Any:
-            return make_loss(spec, variables, factors)
+            return replay.loss_of(spec, variables, factors)
 
         if uses_minimize(spec):
             opt.minimize(loss, global_step=global_step, **arguments, **apply)
             return []
         grads_and_vars = opt.compute_gradients(loss, **arguments)
-        training.names["grads"] = describe_gradients([grad for grad, _ in grads_and_vars])
+        training.names["grads"] = replay.describe_gradients([grad for grad, _ in grads_and_vars])
         opt.apply_gradients(grads_and_vars, global_step=global_step, **apply)
         return [tf.convert_to_tensor(grad) for grad, _ in grads_and_vars if grad is not None]
 
@@ -271,7 +241,7 @@ def run_strategy_eager(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
         def train(step: Any = step) -> None:
             factors = replay.numbers(step[replay.replica_id()])
-            opt.minimize(lambda: make_loss(spec, variables, factors), var_list=variables, global_step=global_step)
+            opt.minimize(lambda: replay.loss_of(spec, variables, factors), var_list=variables, global_step=global_step)
 
         strategy.run(train)
         state = read_replicas(strategy, variables, global_step, opt._loss_scale)
@@ -289,7 +259,7 @@ def run_strategy_graph(spec: dict[str, Any], v2: bool = False) -> list[dict[str,
         factors = [[v1.placeholder(tf.float32, []) for _ in variables] for _ in range(2)]
 
         def train() -> Any:
-            loss = make_loss(spec, variables, factors[replay.replica_id()])
+            loss = replay.loss_of(spec, variables, factors[replay.replica_id()])
             return opt.minimize(loss, var_list=variables, global_step=global_step)
 
         train_op = tf.group(*strategy.experimental_local_results(strategy.run(train)))

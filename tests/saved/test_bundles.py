@@ -83,23 +83,6 @@ class BundleTest(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "kernel/Momentum must be whole in all its slices"):
             read(self.prefix)
 
-    def test_slices_that_overlap(self) -> None:
-        """They have as many numbers together as the tensor, but not all of its places."""
-        slices = [np.zeros(2, np.float32), np.ones(2, np.float32)]
-        names = ["kernel/Momentum"] * 2
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            for places, is_whole in ((["4 0,2", "4 2,2"], True), (["4 0,2", "4 1,2"], False)):
-                save = tf.raw_ops.SaveV2(
-                    prefix=self.prefix, tensor_names=names, shape_and_slices=places, tensors=slices
-                )
-                session.run(save)
-                if is_whole:
-                    np.testing.assert_array_equal(Bundle(self.prefix).tensor(names[0]), [0, 0, 1, 1])
-        with self.assertRaisesRegex(
-            SavedStateError, "kernel/Momentum must be whole in all its slices.*two of them over"
-        ):
-            Bundle(self.prefix).tensor(names[0])
-
     def test_keys_of_slices_have_numbers_of_every_length(self) -> None:
         sides, name = [63, 64, 8191, 8192, 1 << 20, 1 << 21], "a\0b"
         for side in sides:

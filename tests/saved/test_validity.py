@@ -190,17 +190,6 @@ class ConfigTest(InFolder):
                 "max_consecutive_skips, on_give_up, check_unscaled, enabled; got 'extra'",
             ),
             ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
-            ("dynamic_number", NEW_FORMAT, "config/dynamic", 1, "be a bool; got 1"),
-            ("scale_text", NEW_FORMAT, "config/initial_scale", "8", "be a positive, finite float32 number; got '8'"),
-            ("scale_bool", NEW_FORMAT, "config/initial_scale", True, "be a positive, finite float32 number; got True"),
-            ("scale_zero", NEW_FORMAT, "config/initial_scale", 0, "be a positive, finite float32 number; got 0"),
-            (
-                "scale_nan",
-                NEW_FORMAT,
-                "config/initial_scale",
-                float("nan"),
-                "be a positive, finite float32 number; got nan",
-            ),
             ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, "be a positive, finite float32 number; got 1000"),
             (
                 "growth_fraction",
@@ -234,8 +223,6 @@ class ConfigTest(InFolder):
                 1,
                 "be one of initial_loss_scale, increment_",
             ),
-            ("loss_scale_number", OLD_FORMAT, LOSS_SCALE, 8, "be an object of JSON; got 8"),
-            ("state_number", NEW_FORMAT, STATE, 8, "be an object of JSON; got 8"),
         ]
     )
     def test_config(self, name: str, source: str, key: str, value: Any, text: str) -> None:

@@ -212,10 +212,6 @@ class ArgumentsTest(unittest.TestCase):
         with self.assertRaisesRegex(ArgumentValueError, "source_variables must be left out where the source is a file"):
             mpls.convert_state("nowhere", optimizer("legacy", "SGD"), [], source_variables=[])
 
-    def test_a_file_that_is_not_there(self) -> None:
-        with self.assertRaises(SavedStateError):
-            mpls.convert_state("nowhere/at-all", optimizer("legacy", "SGD"), [])
-
 
 class LeftOutTest(unittest.TestCase):
     """What the target has no use for is reported, with a warning where it was of use."""
@@ -235,13 +231,6 @@ class LeftOutTest(unittest.TestCase):
                 report = mpls.convert_state(source, target, like(b, trained), source_variables=trained)
             self.assertEqual((len(caught.warnings), caught.filename), (1, __file__))
             self.assertIn(f"slot '{slot}'", report.left_out[0])
-
-    def test_a_new_sgd_has_momentum_that_it_does_not_use(self) -> None:
-        for a, b in PAIRS:
-            source, trained = optimizer(a, "SGD"), variables(a)
-            train(source, trained, 0, 2)
-            report = mpls.convert_state(source, optimizer(b, "SGD"), like(b, trained), source_variables=trained)
-            self.assertEqual(bool(report.left_out), a == "new" and b != "new")
 
     @parameterized.expand(FAMILIES)
     def test_scales_of_another_kind(self, family: str) -> None:
