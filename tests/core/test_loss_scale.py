@@ -214,14 +214,6 @@ class ReprTest(unittest.TestCase):
         tf.function(lambda: seen.append(repr(scale)))()
         self.assertEqual(seen, [f"DynamicLossScale({self.TEXT}"])
 
-    def test_subclass_with_a_weight_of_its_own(self) -> None:
-        class Mine(DynamicLossScale):
-            def __init__(self) -> None:
-                super().__init__(8, 3)
-                self._add_weight("mine", 1.0)
-
-        self.assertEqual(repr(Mine()), f"DynamicLossScale(current_loss_scale=8.0, num_good_steps=0, {self.TEXT}")
-
 
 class RecognitionTest(unittest.TestCase):
     def test_ours_are_instances_of_tensorflows_classes(self) -> None:

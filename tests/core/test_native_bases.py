@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 import unittest
 from typing import Any
@@ -84,10 +83,3 @@ class OverrideTest(unittest.TestCase):
         names = [base.__name__ for base in natives_of(native, native)]
         self.assertGreaterEqual(len(names), 1, names)
         self.assertEqual(inherited(ours, native), {})
-
-    @parameterized.expand(PAIRS.keys())
-    def test_native_constructors_do_not_run(self, name: str) -> None:
-        """Their deprecation warning would be logged, and state would be created."""
-        ours, _ = PAIRS[name]
-        constructor = inspect.unwrap(ours.__init__)
-        self.assertTrue(constructor.__module__.startswith("mpls"), constructor.__module__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import pathlib
 import re
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
+SUITE = TESTS / "keras" / "test_fit.py"
 PRODUCT = list(itertools.product("abc", range(4), (None, "x")))
 
 
@@ -41,44 +41,20 @@ def test_all_values_meet_in_few_cases(covering: Any, size: int) -> None:
     assert len(chosen) <= {1: 4, 2: 13, 3: 24}[size]
 
 
-# What is collected here, in one process for each choice of tests.
-SUITES = (
-    "conformance/test_conformance.py",
-    "keras/test_fit.py",
-)
-
-
-@functools.cache
-def _collected(*options: str) -> list[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options]
-    command += [str(TESTS / suite) for suite in SUITES]
+def collected(*options: str) -> set[str]:
+    """Return the tests of a file that run with some options."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, str(SUITE)]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
-    found = [line for line in done.stdout.splitlines() if "::" in line]
+    found = {line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line}
     assert found, done.stderr
     return found
 
 
-def collected(suite: str, *options: str) -> set[str]:
-    """Return the tests of a file that run with some options."""
-    found = {line.partition("::")[2] for line in _collected(*options) if line.startswith(f"tests/{suite}::")}
-    assert found
-    return found
-
-
-@pytest.mark.matrix
-def test_the_default_run_and_the_matrix_are_all() -> None:
-    suite = "conformance/test_conformance.py"
-    default, matrix = collected(suite), collected(suite, "-m", "matrix")
-    assert default & matrix == set()
-    assert default | matrix == collected(suite, "-m", "not long")
-    assert len(default) < len(matrix) / 2
-
-
 @pytest.mark.matrix
 def test_of_each_test_the_default_run_has_a_case() -> None:
-    suite = "keras/test_fit.py"
-    default, matrix = collected(suite), collected(suite, "-m", "matrix")
+    default, matrix = collected(), collected("-m", "matrix")
     assert default & matrix == set()
+    assert default | matrix == collected("-m", "not long")
     names = {each: re.sub(r"_(legacy|new)(_\w+)?$|_\d+_\w+$", "", each) for each in default | matrix}
     assert {names[each] for each in default} == set(names.values())
     of_each_family = [each.rpartition("_")[2] for each in default if "test_it_trains_as_with" in each]
