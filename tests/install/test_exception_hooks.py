@@ -212,7 +212,3 @@ class ProgramTest(unittest.TestCase):
             process = programs.run("program.py")
         self.assertEqual(process.returncode, -signal.SIGINT)
         self.assertEqual(process.stderr.splitlines()[-1], "KeyboardInterrupt")
-
-
-if __name__ == "__main__":
-    unittest.main()

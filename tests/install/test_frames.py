@@ -182,7 +182,3 @@ class MonkeypatchingTest(InstallTestCase):
             sys.setprofile(None)
         self.assertNotEqual(entered, [])
         self.assertEqual([each for each in entered if each.startswith("mpls")], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

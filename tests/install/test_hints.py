@@ -217,7 +217,3 @@ class WaysTest(unittest.TestCase):
         self.assertIn("which compile makes too", hint)
         self.assertEqual(failed.returncode, 1)
         self.assertEqual(cured.returncode, 0, cured.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

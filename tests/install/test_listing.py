@@ -1,11 +1,9 @@
-"""Modules list the names that are back, as they did: `dir`, `import *`, `inspect`, completion, `help`."""
+"""Modules list the names that are back, as they did: `dir`, `import *`, `inspect`."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import pydoc
-import rlcompleter
 import sys
 import unittest
 from typing import Any
@@ -39,7 +37,6 @@ GAINED = [
     ("tensorflow.python.training.experimental.loss_scale", ("get_loss_scale_weights",)),
     ("tensorflow", ("mixed_precision",)),
 ]
-HOLDERS = (tf, tf.keras.mixed_precision, tf.train.experimental, tf.compat.v1, tf.compat.v1.mixed_precision)
 
 
 def bound_by(statement: str) -> dict[str, Any]:
@@ -64,15 +61,6 @@ class NamespacesTest(ListingTestCase):
         found = bound_by(f"from {name} import *")
         self.assertEqual(found, {each: getattr(module, each) for each in members})
         self.assertEqual({each: value for each, value in inspect.getmembers(module) if each in members}, found)
-        self.assertEqual(
-            {each for each, _ in inspect.getmembers(module, inspect.isclass)} - {"__class__"},
-            {each for each, value in found.items() if inspect.isclass(value)},
-        )
-        completions = rlcompleter.Completer({"module": module}).attr_matches("module.")
-        self.assertLessEqual({f"module.{each}" for each in members}, {each.rstrip("()") for each in completions})
-        text = pydoc.plain(pydoc.render_doc(module))
-        for each in members:
-            self.assertIn(each, text)
 
     def test_every_namespace_lists_every_name_that_it_serves(self) -> None:
         mpls.install(contrib=True)
@@ -91,8 +79,6 @@ class NamespacesTest(ListingTestCase):
 
 
 class ExistingModulesTest(ListingTestCase):
-    is_warm = False
-
     @parameterized.expand(GAINED)
     def test_what_they_gain_is_listed(self, name: str, gained: tuple[str, ...]) -> None:
         module = importlib.import_module(name)
@@ -107,24 +93,17 @@ class ExistingModulesTest(ListingTestCase):
 
     def test_all_of_them_list_what_they_have(self) -> None:
         modules = {name: module for name, module in sys.modules.items() if name in hosts()}
-        for _ in range(2):
+        for is_warm in (False, True):
+            before = {name: dir(module) for name, module in modules.items()}
+            mpls.install(contrib=True, replace_existing=True)
+            for name, module in modules.items():
+                self.assertLessEqual(set(before[name]), set(dir(module)), name)
+                for each in set(dir(module)) - set(before[name]):
+                    self.assertTrue(hasattr(module, each), f"{name}.{each}")
+            mpls.uninstall()
             # The frameworks load what they have when it is first asked for.
-            self.check_all(modules)
-
-    def check_all(self, modules: dict[str, Any]) -> None:
-        before = {name: dir(module) for name, module in modules.items()}
-        mpls.install(contrib=True, replace_existing=True)
-        for name, module in modules.items():
-            self.assertLessEqual(set(before[name]), set(dir(module)), name)
-            for each in set(dir(module)) - set(before[name]):
-                self.assertTrue(hasattr(module, each), f"{name}.{each}")
-        loaded = {name: dir(module) for name, module in modules.items()}
-        mpls.uninstall()
-        after = {name: dir(module) for name, module in modules.items()}
-        self.assertNotEqual(after, loaded)
-        if self.is_warm:
-            self.assertEqual(after, before)
-        self.is_warm = True
+            if is_warm:
+                self.assertEqual({name: dir(module) for name, module in modules.items()}, before)
 
     def test_import_star_binds_what_it_did_and_what_is_back(self) -> None:
         statement = "from tensorflow.keras.mixed_precision import *"
@@ -158,7 +137,3 @@ class ExistingModulesTest(ListingTestCase):
             namespace = {"__name__": reader, "module": module}
             exec(source, namespace)
             self.assertEqual(namespace["found"], expected, reader)
-
-
-if __name__ == "__main__":
-    unittest.main()

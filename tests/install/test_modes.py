@@ -420,7 +420,3 @@ class LegacyOptimizersTest(unittest.TestCase):
         # Of a legacy optimizer tf_keras itself restores the iterations from H5 files only.
         self.assertEqual(lines[7:10], ["b.keras True 0", "b.h5 True 1", "b True 0"])
         self.assertEqual(lines[10:], ["1", "{True} True False {'module'}", "True 1"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -155,14 +155,6 @@ class OthersGetattrTest(TakingAwayTestCase):
             self.assertIs(vars(inner)["__getattr__"], theirs)
             self.assert_gone()
 
-    def test_theirs_that_was_there_before(self) -> None:
-        theirs = replacing(None)
-        self.changed(tf.train.experimental, "__getattr__", theirs)
-        with mpls.install():
-            self.assertEqual(tf.train.experimental.theirs, "theirs")
-            self.assertTrue(hasattr(tf.train.experimental, "DynamicLossScale"))
-        self.assertIs(vars(tf.train.experimental)["__getattr__"], theirs)
-
     def test_ours_that_somebody_puts_back_too_late(self) -> None:
         """As `mock.patch` does, begun while names were back and ended after."""
         module = tf.train.experimental
@@ -345,7 +337,3 @@ class WhatAProgramHasDoneTest(TakingAwayTestCase):
         # Keras 3 writes the policy as its own, whether names are back or not.
         layer = keras.layers.Dense(1, dtype=mpls.keras.Policy("mixed_float16"))
         self.assertEqual(layer.get_config()["dtype"]["class_name"], "DTypePolicy")
-
-
-if __name__ == "__main__":
-    unittest.main()

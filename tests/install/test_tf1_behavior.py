@@ -198,7 +198,3 @@ class BehaviorTest(unittest.TestCase):
     def test_loaded_before(self, mode: str, is_eager: bool) -> None:
         with Programs() as programs:
             self.assertEqual(self.output_of(programs, "-c", LOADED, mode), ["tensorflow.compat.v1", is_eager])
-
-
-if __name__ == "__main__":
-    unittest.main()
