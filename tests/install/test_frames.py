@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
-import threading
 import traceback
 import unittest
 from collections.abc import Callable
@@ -82,33 +80,6 @@ class TracebackTest(InstallTestCase):
             self.assertEqual(shown(lambda: module.nope)[1:], before[1:])
             mpls.uninstall()
             self.assertEqual((module.theirs, hasattr(module, "DynamicLossScale")), (5, False))
-
-    @parameterized.expand(SETTINGS.items())
-    def test_in_functions_and_threads(self, name: str, settings: dict[str, Any]) -> None:
-        @tf.function
-        def function() -> Any:
-            return tf.nope
-
-        def in_thread() -> None:
-            tf.compat.v1.mixed_precision.nope  # noqa: B018
-
-        before = [self.message(function), self.printed_by(in_thread)]
-        mpls.install(**settings)
-        self.assertEqual([self.message(function), self.printed_by(in_thread)], before)
-
-    def message(self, call: Callable[[], Any]) -> str:
-        with self.assertRaises(AttributeError) as caught:
-            call()
-        return str(caught.exception)
-
-    def printed_by(self, call: Callable[[], Any]) -> str:
-        thread = threading.Thread(target=call, name="a thread")
-        plain = mock.patch.object(threading, "excepthook", threading.__excepthook__)
-        with plain, mock.patch.object(sys, "stderr", io.StringIO()) as stderr:
-            thread.start()
-            thread.join()
-        self.assertIn("has no attribute 'nope'", stderr.getvalue())
-        return stderr.getvalue()
 
     def test_an_mpls_that_cannot_be_loaded_is_no_missing_name(self) -> None:
         mpls.install()

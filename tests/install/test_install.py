@@ -19,7 +19,6 @@ from mpls.install import Installation
 from mpls.names import NAMES
 
 # Loaded, so that a test adds no modules of TensorFlow and Keras by itself.
-HOLDERS = (tf.train.experimental, tf.keras.mixed_precision, tf.compat.v1.mixed_precision)
 IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1")
 
 
@@ -80,11 +79,8 @@ class PutBackTest(InstallTestCase):
         mpls.uninstall()
         self.assertIs(tf.compat.v1.mixed_precision.DynamicLossScale, native)
 
-    def test_attributes_that_never_were_stay_absent(self) -> None:
+    def test_modules_that_never_were_stay_absent(self) -> None:
         mpls.install()
-        for module in HOLDERS:
-            with self.assertRaisesRegex(AttributeError, "has no attribute 'LossScaler'"):
-                module.LossScaler  # noqa: B018
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tensorflow.keras.mixed_precision.experimental.policy")
 
