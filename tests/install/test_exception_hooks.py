@@ -86,11 +86,6 @@ class BlockTest(AnnouncingTestCase):
             said = self.shown(left(*blocks, call=lambda: tf.contrib.mixed_precision.Nope))
             self.assertEqual(HINT in said, is_hinted, blocks)
 
-    def test_in_a_block_within_an_installation_that_lasts(self) -> None:
-        mpls.install(contrib=True)
-        error = left({}, call=lambda: tf.contrib.mixed_precision.LossScaleManager)
-        self.assertIn(HINT, self.shown(error))
-
     def test_an_error_from_outside_has_none(self) -> None:
         left({})
         with self.assertRaises(AttributeError) as caught:
@@ -142,13 +137,6 @@ class ThreadTest(AnnouncingTestCase):
     def test_an_error_that_ends_a_thread(self) -> None:
         mpls.install()
         self.assertEqual(self.run_in_thread(read).count(HINT), 1)
-
-    def test_one_that_leaves_a_block_there(self) -> None:
-        def run() -> None:
-            with mpls.install():
-                read()
-
-        self.assertEqual(self.run_in_thread(run).count(HINT), 1)
 
     def test_one_that_another_thread_gets(self) -> None:
         with ThreadPoolExecutor() as pool:
