@@ -8,7 +8,6 @@ import itertools
 import os
 import sys
 import threading
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,48 +135,15 @@ def test_two_changes_go_in_any_order(first: str, second: str) -> None:
         assert differing(before, state()) == []
 
 
-def of_another_library(place: Place) -> tuple[Any, Undo]:
-    """Put a function of another library at a place, over what is there; return it, and what puts that back."""
-    beneath = current(place)
-
-    def theirs(*args: Any, **kwargs: Any) -> Any:
-        if beneath is ABSENT:
-            raise AttributeError(args)
-        return beneath(*args, **kwargs)
-
-    if beneath is not ABSENT:
-        # It copies the attributes of what it wraps, those of ours among them.
-        functools.update_wrapper(theirs, beneath)
-    put(place, theirs)
-    return theirs, lambda: put(place, beneath)
-
-
-def put(place: Place, value: Any) -> None:
-    owner, name = place
-    if isinstance(owner, types.ModuleType):
-        vars(owner).pop(name, None) if value is ABSENT else vars(owner).__setitem__(name, value)
-    else:
-        setattr(owner, name, value)
-
-
-@pytest.mark.default_run("each value")
-@pytest.mark.parametrize(("first", "second"), [pair for pair in PAIRS if CHANGES[pair[0]][1]])
-def test_what_another_library_has_put_there_stays(first: str, second: str) -> None:
-    for is_first_last in (False, True):
-        before = state()
-        undo = [CHANGES[first][0]()]
-        theirs = [(place, *of_another_library(place)) for place in CHANGES[first][1]]
-        undo.append(CHANGES[second][0]())
-        for each in reversed(undo) if is_first_last else undo:
-            each()
-        gc.collect()
-        for place, value, _ in theirs:
-            assert current(place) is value
-        for _, _, put_back in theirs:
-            put_back()
-        # They have put back what stood there when they came, which is ours and does nothing; it goes with the next.
-        CHANGES[first][0]()()
-        assert differing(before, state()) == []
+def test_what_another_library_has_put_around_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mpls.install():
+        # It copies the attributes of what it wraps, by which mpls knows its own.
+        theirs = functools.wraps(sys.excepthook)(lambda *_: None)
+        monkeypatch.setattr(sys, "excepthook", theirs)
+    for _ in range(2):
+        assert sys.excepthook is theirs
+        with mpls.install():
+            assert sys.excepthook is not theirs
 
 
 @pytest.mark.parametrize("name", NEEDS)
