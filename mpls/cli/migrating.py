@@ -227,7 +227,8 @@ def _needs(
     """
     tree, left, not_asked = Tree(contents), MAX_BYTES_OF_RUN, 0
     changed = [each for each in results if each.is_changed]
-    old = Tree({each.path if each.path in contents else os.path.realpath(each.path): each.before for each in changed})
+    before_it = {each.path if each.path in contents else os.path.realpath(each.path): each.before for each in changed}
+    old = Tree({**contents, **before_it})
     here = Folder(current_folder())
     rewritten = {here.shown(each.path) for each in changed}
     imported: set[str] = set()
