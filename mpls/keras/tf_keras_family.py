@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from mpls.keras.strategies import (
     require_replica_context,
     require_supported_strategy,
 )
+from mpls.optimizer_members import AGGREGATION_OF_LEGACY
 from mpls.upstream import table
 from mpls.upstream.keras_packages import keras_graph_session, native_tf_keras_wrapper, track_in_keras_graph
 from mpls.upstream.optimizers import (
@@ -277,6 +279,10 @@ class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
         super()._track_inner()
         hook_user_savers(self)
         track(self, _InnerAtOldPlace(self._optimizer), BASE_OPTIMIZER)
+        parameters = inspect.signature(self._optimizer.apply_gradients).parameters.values()
+        self._sums_once = any(
+            each.name == AGGREGATION_OF_LEGACY or each.kind is each.VAR_KEYWORD for each in parameters
+        )
 
     @as_written
     def _compute_gradients(
@@ -314,9 +320,12 @@ class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
         Raises:
             ValueError: every gradient is None, the call is made in a cross-replica context, or the strategy does not
                 work; and then nothing has changed.
+            TypeError: several replicas train, and `apply_gradients` of the wrapped optimizer is of TF 2.1 and earlier:
+                it does not take the last argument.
         """
         require_replica_context()
         require_supported_strategy(type(self))
+        self._require_single_sum()
         pairs = drop_missing_gradients(grads_and_vars)
         self._calls.warn_if_forgotten(self._loss_scale, (variable for _, variable in pairs))
         inner = self._optimizer
@@ -324,17 +333,32 @@ class LegacyAdapter(TfKerasMembers, _NativeOverLegacy):
             # Create variables outside of the conditional, or they would belong to its branch. Eager mode has no branch.
             _create_weights(self, pairs)
         given = pairs
-        if experimental_aggregate_gradients:
+        if experimental_aggregate_gradients and self._sums_once:
             # Sum before the finite check, so that all replicas see a non-finite gradient.
             transform = table.TRANSFORM.of(inner)
             pairs = self._aggregate(pairs if transform is None else transform(pairs))
         args, kwargs = self._second_argument(name)
-        kwargs = {**kwargs, "experimental_aggregate_gradients": False}
+        if self._sums_once:
+            kwargs = {**kwargs, AGGREGATION_OF_LEGACY: False}
         # Skip this check without replicas: every eager step runs it.
         is_summed = experimental_aggregate_gradients and tf.distribute.has_strategy()
         are_same = is_summed and self._sums_as_keras_does()
         step = _LegacyStep(inner, self._skips_count, args, kwargs, are_same, lambda: _create_weights(self, pairs))
         return self._scaled_step(pairs, step, given)
+
+    def _require_single_sum(self) -> None:
+        """Refuse replicas if the wrapped optimizer would sum what is summed, as it cannot be told not to."""
+        if self._sums_once or tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return
+        raise ArgumentTypeError(
+            error_text(
+                "LossScaleOptimizer: inner_optimizer",
+                f"have an apply_gradients that takes {AGGREGATION_OF_LEGACY} where several replicas train",
+                self._optimizer,
+                f"Give it the argument {AGGREGATION_OF_LEGACY}=True, and pass it to super().apply_gradients",
+                "strategies",
+            )
+        )
 
     def _second_argument(self, name: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments by which the wrapped optimizer gets the second positional argument."""

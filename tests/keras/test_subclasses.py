@@ -109,6 +109,35 @@ class SubclassTest(_Stepping):
         np.testing.assert_array_equal(grad, [2.0**15] * 2)
 
 
+class OfTF21(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
+    """Its `apply_gradients` is written for TF 2.1 and earlier, as that of BERT's first optimizer."""
+
+    def apply_gradients(self, grads_and_vars: Any, name: Any = None) -> Any:
+        return super().apply_gradients([(2 * grad, variable) for grad, variable in grads_and_vars], name=name)
+
+
+class InnerSubclassTest(_Stepping):
+    @parameterized.expand(["eager", "function"])
+    def test_apply_gradients_without_aggregation(self, mode: str) -> None:
+        variable, opt = tf.Variable([4.0]), mpls.keras.LossScaleOptimizer(OfTF21(0.25), initial_scale=8.0)
+
+        def step(factor: Any) -> None:
+            self.step(opt, variable, factor)
+
+        step = step if mode == "eager" else tf.function(step)
+        for factor, value, scale in ((1.0, 3.5, 8.0), (INF, 3.5, 4.0), (2.0, 2.5, 4.0)):
+            step(tf.constant(factor))
+            self.assertEqual((float(variable[0]), float(opt.loss_scale)), (value, scale))
+
+    def test_it_is_refused_with_several_replicas(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        with strategy.scope():
+            variable, opt = tf.Variable([4.0]), mpls.keras.LossScaleOptimizer(OfTF21(0.25))
+        with self.assertRaisesRegex(TypeError, "takes experimental_aggregate_gradients where several replicas train"):
+            strategy.run(lambda: opt.apply_gradients([(tf.constant([1.0]), variable)]))
+        self.assertEqual(float(variable[0]), 4.0)
+
+
 class Revised(mpls.experimental.DynamicLossScale):
     """Written with the private helpers of TensorFlow's module, as a translation toolkit has it."""
 
