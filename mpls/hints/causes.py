@@ -171,15 +171,14 @@ class Failure:
         """Return whether the statement takes a loss scale as the object that it was up to TF 2.3."""
         if any("loss_scale" in sign.what and sign.where in self._lines for sign in self.signs):
             return True
-        is_tensor = re.search(r"Tensor' object is not callable", str(self.error))
-        if is_tensor and any(each.name == "loss_scale" and each.call is not None for each in self._accesses):
-            # Of what has no other name, as the variable of a comprehension.
-            return True
+        read = [each for each in self._accesses if each.name in ("loss_scale", "get_config")]
+        read = [each for each in read if each.call is None or not any(each.call[:2])]
+        if re.search(r"Tensor' object is not callable", str(self.error)):
+            # Also of what has no name, as what a generator gives.
+            return any(each.name == "loss_scale" and each.call is not None for each in read)
         # Of an object that the source does not show to be an experimental wrapper.
         wrapper = getattr(sys.modules.get("mpls.experimental"), WRAPPER, None)
-        read = [each for each in self._accesses if each.name in ("loss_scale", "get_config")]
-        owners = [self._value(each.owner) for each in read if each.call is None or not any(each.call[:2])]
-        return wrapper is not None and any(isinstance(each, wrapper) for each in owners)
+        return wrapper is not None and any(isinstance(self._value(each.owner), wrapper) for each in read)
 
     def makes_old_wrappers(self) -> bool:
         """Return whether the program makes experimental wrappers, which had such objects."""

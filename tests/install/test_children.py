@@ -187,13 +187,9 @@ print(started(MPLS_RUN=f"{version} {prefix} " + '{"settings": {"as_of": "none"}}
     @pytest.mark.programs
     def test_an_installed_program_that_is_started_has_its_own_tensorflow(self) -> None:
         start = "import subprocess, sys; subprocess.run([sys.executable, 'started.py'], check=True)"
-        installed = "import os, site; site.getsitepackages = lambda: [os.path.join(os.getcwd(), 'installed')]"
-        sources = {"program": start, "started": "import installed.tool", "sitecustomize": installed}
-        with Programs(**sources) as programs:
-            programs.add_package(
-                "installed", __init__="", tool="import tensorflow as tf\nprint(tf.executing_eagerly())"
-            )
-            path = python_path(PACKAGE_ROOT, programs.path)
+        with Programs(program=start, started="import tool") as programs:
+            programs.add_package("site-packages", tool="import tensorflow as tf\nprint(tf.executing_eagerly())")
+            path = python_path(PACKAGE_ROOT, programs.path, programs.path / "site-packages")
             process = programs.run("-m", "mpls", "run", "--v1", "program.py", PYTHONPATH=path)
         self.assertEqual(process.stdout, "True\n", process.stderr)
 
