@@ -132,6 +132,7 @@ class GrowthStepsTest(unittest.TestCase):
         opt, again = FAMILIES["v1"](8.0, 50), FAMILIES["v1"](8.0, 3)
         opt.load_state_dict({**opt.state_dict(), "good_steps": 20})
         opt.configure(growth_steps=3)
+        self.assertEqual(opt.state_dict()["good_steps"], 2)
         again.load_state_dict(opt.state_dict())
         self.assertEqual(again.state_dict(), opt.state_dict())
 
