@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpls.cli.options import USAGE_ERROR
 from mpls.cli.standard_output import INTERRUPTED, show, show_bytes
@@ -245,10 +245,11 @@ def _needs(
             is_other = not (result.is_changed or result.messages)
             if isinstance(program, Unread) or not shown or (is_other and rewritten.isdisjoint(shown)):
                 continue
-            found[result.path] = list(_needs_of(program))
-            before = _program(old, result.path)
+            after = described(program)
+            found[result.path] = list(_needs_of(after, is_notebook=program.cells is not None))
+            before = _program(old, result.path) if keras == 3 or not has_release else None
             if isinstance(before, Found):
-                found[result.path] += _keras_of(before, program) if keras == 3 else ()
+                found[result.path] += _keras_of(before, after) if keras == 3 else ()
                 found[result.path] += () if has_release else _release_of(before.program)
         left -= program.program.bytes_read
         imported.update(shown[1:])
@@ -268,11 +269,10 @@ def _needs(
     return lines
 
 
-def _needs_of(found: Found) -> Iterator[_Said]:
-    program = described(found)
+def _needs_of(program: Mapping[str, Any], *, is_notebook: bool) -> Iterator[_Said]:
     flags = " ".join(each["flag"] for each in program["options"])
     if flags:
-        run = f"mpls run {flags}{'' if found.cells is None else ' -m jupyter execute NOTEBOOK'}"
+        run = f"mpls run {flags}{' -m jupyter execute NOTEBOOK' if is_notebook else ''}"
         v1 = [each["because"]["what"] for each in program["options"] if each["option"] == "v1"]
         what = ", ".join([run, *(f"or tf_upgrade_v2 of TensorFlow, as it {what}" for what in v1)])
         yield _Said("still needs", "still need", what)
@@ -283,10 +283,12 @@ def _needs_of(found: Found) -> Iterator[_Said]:
         yield _Said("still uses", "still use", f"{each['name']}, which no option brings back: {each['today']}")
 
 
-def _keras_of(before: Found, after: Found) -> Iterator[_Said]:
+def _keras_of(before: Found, after: Mapping[str, Any]) -> Iterator[_Said]:
     """Yield that a program used Keras 2 under `mpls run`, and uses Keras 3 now: it may train differently."""
-    old, new = ({each["option"]: each for each in described(found)["options"]} for found in (before, after))
-    if "keras" in old and old["keras"]["value"] == 2 and not new:
+    if after["options"]:
+        return
+    old = {each["option"]: each for each in described(before)["options"]}
+    if "keras" in old and old["keras"]["value"] == 2:
         flags = " ".join(old[option]["flag"] for option in ("keras", "legacy_optimizers") if option in old)
         yield _Said("runs", "run", f"with Keras 3 now; to train as before, mpls run {flags}")
 

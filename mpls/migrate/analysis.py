@@ -411,8 +411,9 @@ class Analysis:
                 # A module of the program's own still has what it imports.
                 paths = frozenset(path for path in asked.paths if not path.startswith("@"))
                 members = self.meanings.member(asked._replace(paths=paths), name.value).paths
-                # As `tf.compat.v1 if is_new else tf` says, one of several is there.
-                found += [(call, path) for path in sorted(members) if all(map(is_gone, members))]
+                # Of `tf.compat.v1 if is_new else tf`, one is there.
+                if all(map(is_gone, members)):
+                    found += [(call, path) for path in sorted(members)]
         return found
 
     def names_of_star(self, node: ast.ImportFrom) -> tuple[str, list[str]]:
