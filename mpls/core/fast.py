@@ -21,8 +21,10 @@ from mpls.upstream.tensorflow import (
     quick_call,
 )
 
-# From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
+# From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile; and from
+# this many elements in all tensors of a check, as fewer are in the processor's cache when they are read.
 _WORTH_A_PRODUCT = 2**12
+_WORTH_PRODUCTS = 2**17
 # From this many elements a sum saves more time than the conditional takes that comes with it.
 _WORTH_A_SUM = 2**12
 # From this many elements a sum of squares is quicker than a product with a factor, which is written and read again.
@@ -41,7 +43,7 @@ def uses_plain_ways() -> bool:
     return is_compiled_by_xla()
 
 
-def is_read_by_products(tensor: Any) -> bool:
+def is_read_by_products(tensor: Any, elements: int | None) -> bool:
     """Return whether to multiply a tensor by a small constant vector, and look at the result.
 
     In programs that XLA compiles for CPUs this reads the tensor once, where a reduction writes and reads a boolean for
@@ -49,10 +51,11 @@ def is_read_by_products(tensor: Any) -> bool:
 
     Args:
         tensor: a dense tensor of any dtype.
+        elements: number of elements of all tensors that are looked at in this step; None if that is unknown.
     """
-    elements = tensor.shape.num_elements()
-    is_small = elements is not None and elements < _WORTH_A_PRODUCT
-    if is_small or not tensor.dtype.is_floating:
+    own = tensor.shape.num_elements()
+    is_small = own is not None and own < _WORTH_A_PRODUCT
+    if is_small or (elements is not None and elements < _WORTH_PRODUCTS) or not tensor.dtype.is_floating:
         return False
     return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
 
@@ -214,6 +217,30 @@ def _is_one_op(tensors: int) -> bool:
     if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
         return False
     return tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
+
+
+def apart(build: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that does the same, for a branch that is seldom taken: in a function's graph, by one op.
+
+    TensorFlow takes conditionals apart, and passes over each op of the branch that is not taken in each step. A call of
+    a function that it must not take apart is a single op, whose own ops may be on several devices.
+
+    Args:
+        build: builds a branch; returns an op, or None.
+    """
+    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
+        return build
+    if not tf.compat.v1.get_default_graph().building_function:
+        # Functions cannot use reference variables, which programs that have sessions may have.
+        return build
+
+    def run() -> Any:
+        op = build()
+        with tf.control_dependencies([] if op is None else [op]):
+            # What calls the function waits for its result.
+            return tf.constant(True)
+
+    return lambda: tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
 
 
 def _can_be_gated() -> bool:

@@ -219,7 +219,13 @@ class SameResultsTest(Ways):
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
     @pytest.mark.default_run("one case")
     def test_products_know_each_special_value(self, name: str, dtype: Any) -> None:
-        check = tf.function(lambda tensors: [all_finite(each) for each in tensors], jit_compile=True, autograph=False)
+        # Products are for tensors that are large together.
+        others = tf.ones([2**9, 2**8], dtype)
+
+        @tf.function(jit_compile=True, autograph=False)
+        def check(tensors: list[Any]) -> list[Any]:
+            return [all_finite([each, others]) for each in tensors]
+
         shapes = [(3, 2**12), (2**10, 8), (2**12 - 1 + 10,), (2, 4, 9, 64), (1, 2**13 - 1)]
         for special_name in SPECIAL:
             value = special(special_name, dtype)
@@ -481,7 +487,9 @@ class DevicesTest(unittest.TestCase):
         for number in range(10):
             with tf.device(devices[number % len(devices)]):
                 variables.append(tf.Variable(1.0))
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), "dynamic")
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+            tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), "dynamic", track_overflows=True
+        )
         factor = tf.Variable(1.0)
 
         @tf.function(autograph=False)
@@ -494,3 +502,19 @@ class DevicesTest(unittest.TestCase):
         step()
         self.assertEqual([float(each) for each in variables], [0.75] * 10)
         self.assertEqual(float(opt._loss_scale()), 2.0**14)
+        # What a skipped step does is one op, and reads the gradients of all devices.
+        self.assertEqual([each.count for each in opt.overflow_report()], [1] * 10)
+
+    def test_what_a_seldom_taken_branch_does_is_one_op(self) -> None:
+        opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=5)
+        weights = [tf.Variable([1.0]) for _ in range(20)]
+        step = tf.function(lambda: opt.minimize(lambda: tf.add_n(weights), weights), autograph=False)
+        graph = step.get_concrete_function().graph
+        functions = {each.signature.name: each for each in graph.as_graph_def().library.function}
+        (conditional,) = [op for op in graph.get_operations() if op.type == "If"]
+        skipping = functions[conditional.get_attr("else_branch").name]
+        called = [node.attr["f"].func.name for node in skipping.node_def if node.op == "StatefulPartitionedCall"]
+        self.assertEqual([functions[name].attr["_noinline"].b for name in called], [True])
+        # The rest passes on that it is done.
+        self.assertLess(len(skipping.node_def), 10)
+        self.assertGreater(len(functions[called[0]].node_def), 100)
