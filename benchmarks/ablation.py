@@ -89,6 +89,7 @@ _GRAPHS = _cells("session function", _SMALL_MODELS)
 WAYS: dict[str, Way] = {
     "stacks": Way(((fast, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
+    "seldom taken branches as calls": Way(((fast, "apart", lambda build: build),), _cells("function", _SMALL_MODELS)),
     "gates": Way(((fast, "_can_be_gated", _never),), _cells("session", _SMALL_MODELS)),
     "one call in eager mode": Way(((fast, "runs_as_one_op", _never),), _EAGER),
     "half-precision reciprocals": Way(

@@ -8,8 +8,7 @@ from typing import Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
-from mpls.core.dynamic import checked_settings
-from mpls.core.fast import select
+from mpls.core.dynamic import checked_settings, select
 from mpls.core.numbers import to_float, to_int, to_usable
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.state_checks import (

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from mpls.core import fast
 from mpls.core.autograph import as_written
-from mpls.core.fast import group, one_of, select
+from mpls.core.fast import group, one_of
 from mpls.core.gradients import all_finite
 from mpls.core.loss_scale import (
     LossScale,
@@ -930,6 +930,19 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
             + "".join(f", {name}={value}" for name, value in now.settings.changed().items())
             + ")"
         )
+
+
+def select(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """Return one of two scalars, as `tf.where` does; a Python number takes the dtype of the tensor beside it.
+
+    Args:
+        condition: scalar boolean tensor; for a bool, there is no op that chooses.
+        if_true: scalar tensor or Python number.
+        if_false: the same.
+    """
+    dtype = next((value.dtype for value in (if_true, if_false) if tf.is_tensor(value)), None)
+    values = [value if dtype is None else tf.cast(value, dtype) for value in (if_true, if_false)]
+    return values[not condition] if isinstance(condition, bool) else tf.where(condition, *values)
 
 
 # `dtype.max` takes as long as an op in eager mode.

@@ -214,42 +214,41 @@ def value_from(
 
 
 def _is_one_op(tensors: int) -> bool:
-    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
-        return False
-    return tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
+    is_graph = _is_graph(in_function=True) or _is_graph(in_function=False)
+    return is_graph and tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
 
 
 def apart(build: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that does the same, for a branch that is seldom taken: in a function's graph, by one op.
+    """Return a function that does the same, for a branch that is seldom taken; in a function's graph, by one op.
 
-    TensorFlow takes conditionals apart, and passes over each op of the branch that is not taken in each step. A call of
-    a function that it must not take apart is a single op, whose own ops may be on several devices.
+    TensorFlow takes conditionals apart, and passes over each op of the branch that is not taken in each step. The call
+    of a function that it must not take apart is one op, and the ops in it may be on several devices.
 
     Args:
-        build: builds a branch; returns an op, or None.
+        build: builds the branch; returns an op, or None.
     """
-    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
-        return build
-    if not tf.compat.v1.get_default_graph().building_function:
-        # Functions cannot use reference variables, which programs that have sessions may have.
+    if not _is_graph(in_function=True):
         return build
 
     def run() -> Any:
         op = build()
         with tf.control_dependencies([] if op is None else [op]):
-            # What calls the function waits for its result.
+            # Whoever waits for the call waits for this.
             return tf.constant(True)
 
     return lambda: tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
 
 
 def _can_be_gated() -> bool:
-    """Return whether ops that are made now are in a graph that a session runs, which XLA does not compile.
+    # Functions order the ops that use a variable, and replicas have threads: neither would see the gates.
+    return _is_graph(in_function=False)
 
-    Functions order the ops that use a variable, and replicas have threads: neither would see the gates.
-    """
-    is_session = not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function
-    return is_session and not uses_plain_ways() and not tf.distribute.has_strategy()
+
+def _is_graph(*, in_function: bool) -> bool:
+    """Return whether ops that are made now are in a function's graph, or in a session's, without XLA and replicas."""
+    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
+        return False
+    return bool(tf.compat.v1.get_default_graph().building_function) == in_function
 
 
 def _gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
@@ -301,19 +300,6 @@ def _waits_for(gate: Any, op: Any) -> bool:
             found.add(each.name)
             new += [*(tensor.op for tensor in each.inputs), *each.control_inputs]
     return False
-
-
-def select(condition: Any, if_true: Any, if_false: Any) -> Any:
-    """Return one of two scalars, as `tf.where` does; a Python number takes the dtype of the tensor beside it.
-
-    Args:
-        condition: scalar boolean tensor; for a bool, there is no op that chooses.
-        if_true: scalar tensor or Python number.
-        if_false: the same.
-    """
-    dtype = next((value.dtype for value in (if_true, if_false) if tf.is_tensor(value)), None)
-    values = [value if dtype is None else tf.cast(value, dtype) for value in (if_true, if_false)]
-    return values[not condition] if isinstance(condition, bool) else tf.where(condition, *values)
 
 
 def group(*results: Any, name: str | None = None) -> Any:
