@@ -61,6 +61,40 @@ class NormTest(unittest.TestCase):
             mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), check_unscaled="yes")
 
 
+class ReplicasTest(unittest.TestCase):
+    @parameterized.expand([("legacy",), ("new",), ("keras3",), ("v1",)])
+    def test_an_overflow_of_one_replica_that_is_clipped_skips_the_step_on_all(self, family: str) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            weight = keras.Variable([1.0]) if family == "keras3" else tf.Variable([1.0])
+            if family == "v1":
+                opt = v1_optimizer()
+            else:
+                module = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
+                opt = mpls.keras.LossScaleOptimizer(module[family].SGD(RATE), initial_scale=8.0, check_unscaled=True)
+
+        def in_replica(bad_replica: Any) -> None:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            factor = tf.where(tf.equal(replica, bad_replica), INF, 1.0)
+            read = weight.value if family == "keras3" else weight
+            if family == "v1":
+                pairs = opt.compute_gradients(lambda: tf.reduce_sum(read * factor), [weight])
+                opt.apply_gradients([(clipped(grad), each) for grad, each in pairs])
+                return
+            with tf.GradientTape() as tape:
+                tape.watch(read)
+                scaled = opt.get_scaled_loss(tf.reduce_sum(read * factor))
+            grads = opt.get_unscaled_gradients(tape.gradient(scaled, [read]))
+            opt.apply_gradients([(clipped(grads[0]), weight)])
+
+        step = tf.function(lambda bad_replica: strategy.run(in_replica, args=(bad_replica,)))
+        for bad_replica, applied, scale in ((-1, 1, 8.0), (0, 1, 4.0), (1, 1, 2.0), (-1, 2, 2.0)):
+            step(tf.constant(bad_replica))
+            now = opt._loss_scale() if family == "v1" else opt.loss_scale
+            seen = int(tf.convert_to_tensor(opt.applied_steps)), float(tf.convert_to_tensor(now))
+            self.assertEqual(seen, (applied, scale), bad_replica)
+
+
 class SeveralTest(unittest.TestCase):
     def test_without_the_option_it_is_applied(self) -> None:
         opt, weight = FAMILIES["legacy"](8.0, 100, count_steps=True), tf.Variable(1.0)
