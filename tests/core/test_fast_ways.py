@@ -254,8 +254,9 @@ class SameResultsTest(Ways):
         cases = [(third, True), (-third, True), (dtype(1.0), True), (third * dtype(1.05), False), (-third * 2, False)]
         cases += [(special(name, tf.as_dtype(dtype_name)), False) for name in ("max", "-max", "inf", "-inf", "nan")]
         check = lambda grads: all_finite(grads, 3)  # noqa: E731
-        for size in (3, LARGE + 1):
-            ones = [np.ones(7, dtype), np.ones(size, dtype), np.ones(LARGE, dtype)]
+        # In the last case, none is small.
+        for first, size in ((7, 3), (7, LARGE + 1), (LARGE, LARGE + 1)):
+            ones = [np.ones(first, dtype), np.ones(size, dtype), np.ones(LARGE, dtype)]
             fast = self.prepared(check, mode, ones)
             with plain_ways():
                 plain = self.prepared(check, mode, ones)
@@ -472,6 +473,13 @@ class AgainAndAgainTest(Ways):
             for _ in range(fast._CALLS_BEFORE + 1):
                 unscale_gradients([tf.ones([length])], tf.constant(2.0))
         self.assertLessEqual(len(gradients._unscale_as_one_op._functions), fast._MOST_FUNCTIONS)
+
+    def test_integers_are_unscaled_in_each_step_alike(self) -> None:
+        grads = [tf.constant([4 * index, 8]) for index in range(fast._MANY + 1)]
+        for _ in range(fast._CALLS_BEFORE + 2):
+            unscaled = unscale_gradients(grads, tf.constant(0.5))
+            self.assertEqual([each.numpy().tolist() for each in unscaled], [[8 * i, 16] for i in range(len(grads))])
+            self.assertEqual({each.dtype for each in unscaled}, {tf.int32})
 
     def test_a_part_of_what_was_unscaled_in_a_stack_is_looked_at_alone(self) -> None:
         for change, expected in ((lambda grads: grads[:5], True), (lambda grads: [*grads[:4], grads[5]], False)):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls.v1
+from mpls.errors import TrainingStuckError
 
 INF = float("inf")
 NATIVE = tf.compat.v1.mixed_precision.experimental
@@ -152,6 +153,23 @@ class AnswerTest(unittest.TestCase):
         self.assertIsNone(optimizer.minimize(lambda: variable * 1.0, step, [variable]))
         self.assertEqual((float(variable), int(step), int(scale.updates)), (0.5 if answer else 1.0, answer, 1))
         self.assertEqual((int(optimizer.applied_steps), int(optimizer.skipped_steps)), (answer, not answer))
+
+    @parameterized.expand([(True,), (False,)])
+    def test_training_is_given_up_where_it_says_no(self, in_function: bool) -> None:
+        variable, inner = tf.Variable(1.0), tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Told(False), max_consecutive_skips=2)
+
+        def once() -> None:
+            optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
+
+        step = tf.function(once) if in_function else once
+        for _ in range(2):
+            step()
+        # Its scale, 4, is above the least that a scale without bounds may have.
+        stuck = (TrainingStuckError, tf.errors.InvalidArgumentError)
+        with self.assertRaisesRegex(stuck, "(?s)in a row.*initial_scale="):
+            step()
+        self.assertEqual(float(variable), 1.0)
 
     @parameterized.expand(itertools.product((bool, np.bool_, tf.constant, "fed"), (True, False), (1, 2)))
     def test_in_a_graph(self, kind: Any, answer: bool, control_flow: int) -> None:
