@@ -89,7 +89,9 @@ _GRAPHS = _cells("session function", _SMALL_MODELS)
 WAYS: dict[str, Way] = {
     "stacks": Way(((fast, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
-    "seldom taken branches as calls": Way(((fast, "apart", lambda build: build),), _cells("function", _SMALL_MODELS)),
+    "seldom taken branches as calls": Way(
+        ((fast, "_apart", lambda build: build()),), _cells("function", _SMALL_MODELS)
+    ),
     "gates": Way(((fast, "_can_be_gated", _never),), _cells("session", _SMALL_MODELS)),
     "one call in eager mode": Way(((fast, "runs_as_one_op", _never),), _EAGER),
     "half-precision reciprocals": Way(
@@ -103,7 +105,7 @@ WAYS: dict[str, Way] = {
         _cells("eager function", "perceptron wide_perceptron", "v1 keras3", replicas=2),
     ),
     "products for XLA": Way(
-        ((fast, "is_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
+        ((fast, "are_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
     ),
     "barriers for XLA": Way(
         ((fast, "needs_barriers", _never),), _cells("xla", "controller perceptron wide_perceptron")

@@ -21,9 +21,9 @@ from mpls.upstream.tensorflow import (
     quick_call,
 )
 
-# From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile; and from
-# this many elements in all tensors of a check, as fewer are in the processor's cache when they are read.
+# From this many elements a matrix product saves more time in XLA's programs than it takes longer to compile.
 _WORTH_A_PRODUCT = 2**12
+# Tensors that have fewer elements together are in the processor's cache, where products take longer.
 _WORTH_PRODUCTS = 2**17
 # From this many elements a sum saves more time than the conditional takes that comes with it.
 _WORTH_A_SUM = 2**12
@@ -43,7 +43,19 @@ def uses_plain_ways() -> bool:
     return is_compiled_by_xla()
 
 
-def is_read_by_products(tensor: Any, elements: int | None) -> bool:
+def are_read_by_products(tensors: list[Any]) -> bool:
+    """Return whether to look at large tensors by products, as `is_read_by_products` says of each.
+
+    Args:
+        tensors: all that are looked at in a step.
+    """
+    if not is_compiled_by_xla():
+        return False
+    elements = [tensor.shape.num_elements() for tensor in tensors]
+    return None in elements or sum(elements) >= _WORTH_PRODUCTS
+
+
+def is_read_by_products(tensor: Any) -> bool:
     """Return whether to multiply a tensor by a small constant vector, and look at the result.
 
     In programs that XLA compiles for CPUs this reads the tensor once, where a reduction writes and reads a boolean for
@@ -51,13 +63,10 @@ def is_read_by_products(tensor: Any, elements: int | None) -> bool:
 
     Args:
         tensor: a dense tensor of any dtype.
-        elements: number of elements of all tensors that are looked at in this step; None if that is unknown.
     """
-    own = tensor.shape.num_elements()
-    is_small = own is not None and own < _WORTH_A_PRODUCT
-    if is_small or (elements is not None and elements < _WORTH_PRODUCTS) or not tensor.dtype.is_floating:
-        return False
-    return is_compiled_by_xla() and _device_kinds(tensor.device) == {"CPU"}
+    elements = tensor.shape.num_elements()
+    is_small = elements is not None and elements < _WORTH_A_PRODUCT
+    return not is_small and tensor.dtype.is_floating and _device_kinds(tensor.device) == {"CPU"}
 
 
 def is_read_by_sums(tensor: Any) -> bool:
@@ -155,7 +164,7 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     Args:
         condition: scalar boolean tensor; if its value is known, or for a bool, there is no conditional.
         if_true: returns an op, or None.
-        if_false: the same.
+        if_false: the same; it is the branch that is seldom taken.
 
     Returns:
         In a graph, an op that does it; in eager mode None.
@@ -163,8 +172,9 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     known = condition if isinstance(condition, bool) else tf.get_static_value(condition)
     if known is not None:
         return group(if_true() if known else if_false())
-    branch = _gated if _can_be_gated() else tf.cond
-    return group(branch(condition, lambda: group(if_true()), lambda: group(if_false())))
+    if _can_be_gated():
+        return group(_gated(condition, lambda: group(if_true()), lambda: group(if_false())))
+    return group(tf.cond(condition, lambda: group(if_true()), lambda: group(_apart(if_false))))
 
 
 def value_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str) -> Any:
@@ -214,21 +224,17 @@ def value_from(
 
 
 def _is_one_op(tensors: int) -> bool:
-    is_graph = _is_graph(in_function=True) or _is_graph(in_function=False)
-    return is_graph and tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
+    return _is_simple_graph() and tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
 
 
-def apart(build: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that does the same, for a branch that is seldom taken; in a function's graph, by one op.
+def _apart(build: Callable[[], Any]) -> Any:
+    """Build a branch that is seldom taken, in a function's graph by one op.
 
     TensorFlow takes conditionals apart, and passes over each op of the branch that is not taken in each step. The call
     of a function that it must not take apart is one op, and the ops in it may be on several devices.
-
-    Args:
-        build: builds the branch; returns an op, or None.
     """
-    if not _is_graph(in_function=True):
-        return build
+    if not _is_simple_graph():
+        return build()
 
     def run() -> Any:
         op = build()
@@ -236,19 +242,17 @@ def apart(build: Callable[[], Any]) -> Callable[[], Any]:
             # Whoever waits for the call waits for this.
             return tf.constant(True)
 
-    return lambda: tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
+    return tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
 
 
 def _can_be_gated() -> bool:
     # Functions order the ops that use a variable, and replicas have threads: neither would see the gates.
-    return _is_graph(in_function=False)
+    return _is_simple_graph() and not tf.compat.v1.get_default_graph().building_function
 
 
-def _is_graph(*, in_function: bool) -> bool:
-    """Return whether ops that are made now are in a function's graph, or in a session's, without XLA and replicas."""
-    if tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy():
-        return False
-    return bool(tf.compat.v1.get_default_graph().building_function) == in_function
+def _is_simple_graph() -> bool:
+    """Return whether ops that are made now are in a graph, without XLA and replicas."""
+    return not (tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy())
 
 
 def _gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:

@@ -283,21 +283,15 @@ def _are_finite(tensors: list[Any], factor: int) -> Any:
         stacked = [tensor * tf.cast(factor, tensor.dtype) for tensor in stacked]
     summed = [tensor for tensor in stacked if fast.is_read_by_sums(tensor)]
     others = [tensor for tensor in stacked if not fast.is_read_by_sums(tensor)]
-    elements = _elements_of_all(stacked)
-    checks = [_is_finite(tensor, elements) for tensor in others]
+    by_products = fast.are_read_by_products(others)
+    checks = [_is_finite(tensor, by_products=by_products) for tensor in others]
     return _all(checks + ([_have_finite_sums(summed)] if summed else []))
-
-
-def _elements_of_all(tensors: list[Any]) -> int | None:
-    """Return the number of elements of all tensors; None if one of them has an unknown shape."""
-    numbers = [tensor.shape.num_elements() for tensor in tensors]
-    return None if None in numbers else sum(numbers)
 
 
 def _have_finite_sums(tensors: list[Any]) -> Any:
     """Return whether tensors of a graph are finite: if the sum of all elements is finite, else if each element is."""
     total = tf.add_n([tf.cast(tf.reduce_sum(tensor), tf.float32) for tensor in tensors])
-    return _unless(tf.math.is_finite(total), lambda *given: _all([_is_finite(tensor, 0) for tensor in given]), tensors)
+    return _unless(tf.math.is_finite(total), lambda *given: _all([_is_finite(tensor) for tensor in given]), tensors)
 
 
 def _unless(are_finite: Any, check_all: Callable[..., Any], tensors: list[Any]) -> Any:
@@ -324,11 +318,11 @@ def _tensor(grad: Any) -> Any:
     return values if tf.is_tensor(values) else tf.convert_to_tensor(values)
 
 
-def _is_finite(tensor: Any, elements: int | None) -> Any:
+def _is_finite(tensor: Any, *, by_products: bool = False) -> Any:
     # Eager tensors make it anew each time.
     shape = tensor.shape
     columns = shape[-1] if shape.rank else None
-    if columns is not None and columns in _COLUMNS and fast.is_read_by_products(tensor, elements):
+    if by_products and columns is not None and columns in _COLUMNS and fast.is_read_by_products(tensor):
         # The constant is so small that no product of finite numbers is infinite; all other products are not finite.
         constant = tf.constant(2.0 ** -(columns.bit_length() + 1), tensor.dtype)
         tensor = tf.linalg.matvec(tf.reshape(tensor, [-1, columns]), tf.fill([columns], constant))

@@ -150,7 +150,7 @@ def _update_and_apply(
         note_applied(loss_scale)
         return group(decision.advance(True), apply(unpack()), record and record.applied())
 
-    done = one_of(decision.should_apply, take, fast.apart(skip))
+    done = one_of(decision.should_apply, take, skip)
     return done if decision.update_op is None else group(done, decision.update_op)
 
 

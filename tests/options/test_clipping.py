@@ -67,11 +67,7 @@ class ReplicasTest(unittest.TestCase):
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         with strategy.scope():
             weight = keras.Variable([1.0]) if family == "keras3" else tf.Variable([1.0])
-            if family == "v1":
-                opt = v1_optimizer()
-            else:
-                module = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
-                opt = mpls.keras.LossScaleOptimizer(module[family].SGD(RATE), initial_scale=8.0, check_unscaled=True)
+            opt = FAMILIES[family](8.0, 100, check_unscaled=True)
 
         def in_replica(bad_replica: Any) -> None:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
