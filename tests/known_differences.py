@@ -12,7 +12,7 @@ WITH_KERAS_2 = {
     r"(kl_divergence|log_cosh|mean_(absolute|squared)_\w+)$": "tf.keras has this name if it is Keras 2",
     r"install/test_hints\.py::test_each_cause_and_what_looks_alike\[(scaled|lr|legacy|layers|phase|experimental_layers|"
     r"compiled_model|reset_states|generator|workers|save_format|epochs_between|run_function|weights_h5|"
-    r"saved_by_callback_hdf5|loaded_checkpoint|fixed|dynamic_layer|two_clippings|reduction|metric_of_layer|op_on_input|"
+    r"saved|loaded_checkpoint|fixed|dynamic_layer|two_clippings|reduction|metric_of_layer|op_on_input|"
     r"other_argument_of_apply|layers_in_graphs)\]$": "the program fails if tf.keras is Keras 3, and only then",
     r"install/test_install\.py::PutBackTest::test_names_that_work_are_replaced_if_asked$": "it looks for a name "
     "of Keras 3 in tf.keras",

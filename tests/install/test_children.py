@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import json
 import pathlib
 import unittest
 
@@ -15,47 +13,6 @@ import mpls
 from tests.processes import PACKAGE_ROOT, python_path
 
 from .test_run import Programs
-
-# Its main module uses an old name, as soon as it is imported: without the names no worker ever gets to work.
-POOLS = """
-import json
-import multiprocessing
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
-
-import tensorflow as tf
-
-Wrapper = tf.keras.mixed_precision.experimental.LossScaleOptimizer
-PARENT = int(os.environ.setdefault("PARENT_OF_ALL", str(os.getpid())))
-
-def work(number):
-    import mpls
-    now = mpls.installed()
-    contrib = "tensorflow.contrib" in sys.modules
-    return number, Wrapper.__module__, now.as_of, contrib, tf.__name__, tf.executing_eagerly(), os.getpid() != PARENT
-
-def nested(number):
-    # Processes of processes.
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(work, [number]))[0]
-
-def main():
-    method = sys.argv[1]
-    if method == "joblib":
-        import joblib
-        result = joblib.Parallel(2, batch_size=1)(joblib.delayed(work)(number) for number in (0, 1))[0]
-    elif method == "executor":
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            result = list(pool.map(nested, [0]))[0]
-    else:
-        with multiprocessing.get_context(method).Pool(1) as pool:
-            result = pool.map(work, [0])[0]
-    print(json.dumps(result))
-
-if __name__ == "__main__":
-    main()
-"""
 
 # Without TensorFlow.
 WORKER = """
@@ -89,22 +46,7 @@ print(started())
 """
 
 
-def has_joblib() -> bool:
-    return importlib.util.find_spec("joblib") is not None
-
-
 class ChildrenTest(unittest.TestCase):
-    @parameterized.expand(["spawn", "forkserver", "fork", "executor", *(["joblib"] if has_joblib() else [])])
-    @pytest.mark.programs
-    @pytest.mark.default_run("one case", rest="full")
-    def test_workers_of_each_start_method(self, method: str) -> None:
-        options = ["--v1", "--contrib", "--as-of", "2.3"]
-        with Programs(program=POOLS) as programs:
-            process = programs.run("-m", "mpls", "run", *options, "program.py", method)
-        self.assertEqual(process.returncode, 0, process.stderr)
-        expected = [0, "mpls.experimental", "2.3", True, "tensorflow.compat.v1", False, True]
-        self.assertEqual(json.loads(process.stdout.splitlines()[-1]), expected)
-
     @parameterized.expand(
         [(method, module) for method in ("spawn", "forkserver") for module in ("program.py", "pack.program")]
     )
@@ -173,25 +115,6 @@ print(started(MPLS_RUN=f"{version} {prefix} " + '{"settings": {"as_of": "none"}}
         signatures = [each for each in nodes if isinstance(each, ast.FunctionDef)]
         self.assertEqual([each.returns for each in signatures], [None] * len(signatures))
         self.assertTrue(source.isascii())
-
-    @pytest.mark.programs
-    def test_programs_of_a_program_that_is_started(self) -> None:
-        """Also if that is `mpls run`, whose options then count."""
-        worker = ["sys.executable, 'worker.py', 'spawn'", "sys.executable, '-m', 'mpls', 'run', 'worker.py', 'spawn'"]
-        for command, as_of in zip(worker, ("'2.2'", "None"), strict=True):
-            program = f"import subprocess, sys; subprocess.run([{command}], check=True)"
-            with Programs(program=program, worker=WORKER, sibling="") as programs:
-                process = programs.run("-m", "mpls", "run", "--as-of=2.2", "program.py")
-            self.assertIn(f"'__mp_main__', ({as_of}, False)", process.stdout, process.stderr)
-
-    @pytest.mark.programs
-    def test_an_installed_program_that_is_started_has_its_own_tensorflow(self) -> None:
-        start = "import subprocess, sys; subprocess.run([sys.executable, 'started.py'], check=True)"
-        with Programs(program=start, started="import tool") as programs:
-            programs.add_package("site-packages", tool="import tensorflow as tf\nprint(tf.executing_eagerly())")
-            path = python_path(PACKAGE_ROOT, programs.path, programs.path / "site-packages")
-            process = programs.run("-m", "mpls", "run", "--v1", "program.py", PYTHONPATH=path)
-        self.assertEqual(process.stdout, "True\n", process.stderr)
 
     def test_mpls_where_no_new_interpreter_finds_it(self) -> None:
         start = "import os, sys; from mpls.cli import main; del os.environ['PYTHONPATH']; sys.exit(main())"

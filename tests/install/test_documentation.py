@@ -149,15 +149,6 @@ class SearchTest(unittest.TestCase):
         self.assertIn("max_scale=2.0**24", shown("hysteresis")[1])
         self.assertNotIn("`", shown("hysteresis")[1])
 
-    def test_sections_with_all_words_come_first(self) -> None:
-        words = ("horovod", "gloo")
-        have = [sum(word in "\n".join(each.own_lines).lower() for word in words) for each in search("Horovod gloo")]
-        self.assertEqual(have, sorted(have, reverse=True))
-        self.assertEqual(set(have), {1, 2})
-        status, text, _ = shown("horovod", "zzzz")
-        self.assertEqual(status, 0)
-        self.assertRegex(text, r"^\d+ sections for 'horovod zzzz'")
-
     @parameterized.expand([("asof", "as-of"), ("strategie", "strategies"), ("contrb", "contrib")])
     def test_unknown_name_is_told_with_the_nearest(self, name: str, near: str) -> None:
         _, text, error = shown(name)
@@ -225,11 +216,6 @@ class ImportErrorTest(unittest.TestCase):
 
 
 class TerminalTest(unittest.TestCase):
-    def test_reader_that_has_seen_enough(self) -> None:
-        command = f"{sys.executable} -m mpls docs run | head -n 1"
-        done = subprocess.run(["bash", "-c", command], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-        self.assertEqual((done.stdout, done.stderr), ("# Run an old program\n", ""))
-
     def test_terminal_gets_the_pager(self) -> None:
         """Colours only where the pager is known to show them."""
         for extra, is_own in (({"PAGER": "cat"}, True), ({"PAGER": ""}, False)):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import itertools
-import pickle
 import signal
 import sys
 import threading
 import unittest
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -105,24 +102,6 @@ class BlockTest(AnnouncingTestCase):
             with self.assertRaises(stop), mpls.install():
                 raise stop
             self.assert_untouched()
-
-    @pytest.mark.programs
-    def test_an_error_is_not_kept_and_goes_to_other_processes(self) -> None:
-        class Kept:
-            pass
-
-        def fail() -> None:
-            kept = Kept()
-            alive.append(weakref.ref(kept))
-            raise ValueError("own")
-
-        alive: list[weakref.ref[Kept]] = []
-        error = left({}, call=fail)
-        self.shown(error)
-        self.assertEqual(str(pickle.loads(pickle.dumps(error))), "own")
-        del error
-        gc.collect()
-        self.assertIsNone(alive[0]())
 
 
 class ThreadTest(AnnouncingTestCase):

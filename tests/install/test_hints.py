@@ -206,14 +206,3 @@ class WaysTest(unittest.TestCase):
             for command in (["program.py", "-m", "mpls", "run", "-"], ["installs.py", "-"]):
                 *_, hint = said(programs.run("starts.py", *command).stderr)
                 self.assertIn("--keras 2." if "run" in command else "Call mpls.install(keras=2).", hint)
-
-    @pytest.mark.full
-    def test_the_hint_is_last_and_is_followed(self) -> None:
-        with Programs(program=CASES["compiled_scaled"].source) as programs:
-            failed = programs.run("-m", "mpls", "run", "--no-auto", "program.py")
-            cured = programs.run("-m", "mpls", "run", "--no-auto", "--keras", "2", "program.py")
-        *_, error, hint = said(failed.stderr)
-        self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'get_scaled_loss'")
-        self.assertIn("which compile makes too", hint)
-        self.assertEqual(failed.returncode, 1)
-        self.assertEqual(cured.returncode, 0, cured.stderr)

@@ -8,7 +8,6 @@ import sys
 import unittest
 
 import pytest
-from parameterized import parameterized
 
 import mpls
 
@@ -42,45 +41,6 @@ class ExtensionTest(unittest.TestCase):
         finally:
             mpls.unload_ipython_extension(None)
         self.assertIsNone(mpls.installed())
-
-
-INSTALLS = """
-import sys
-
-class Chained(Exception):
-    pass
-
-def own(*error):
-    print("the program's own hook", file=sys.stderr)
-
-if "own" in sys.argv:
-    sys.excepthook = own
-import mpls
-mpls.install()
-if "after" in sys.argv:
-    mpls.uninstall()
-import tensorflow as tf
-tf.contrib.mixed_precision.LossScaleManager
-"""
-
-
-class ScriptTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            ("plain", "Call mpls.install(contrib=True). See mpls docs contrib"),
-            ("own", "Call mpls.install(contrib=True). See mpls docs contrib"),
-            ("after", "AttributeError: module 'tensorflow' has no attribute 'contrib'"),
-        ]
-    )
-    @pytest.mark.programs
-    @pytest.mark.default_run("one case", rest="full")
-    def test_hint_names_the_argument(self, kind: str, ending: str) -> None:
-        """Once, after what the program shows of its error."""
-        with Programs(program=INSTALLS) as programs:
-            process = programs.run("program.py", kind)
-        self.assertTrue(process.stderr.rstrip().endswith(ending), process.stderr)
-        self.assertEqual("the program's own hook" in process.stderr, kind == "own")
-        self.assertEqual(process.stderr.count("See mpls docs"), int(kind != "after"))
 
 
 CELLS = [

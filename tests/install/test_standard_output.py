@@ -71,13 +71,5 @@ def test_it_is_a_sentence_and_a_status(tmp_path: pathlib.Path, name: str, where:
     check(tmp_path, name, where)
 
 
-@pytest.mark.programs
-@pytest.mark.parametrize("where", ["gone", "> /dev/full"])
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.default_run("each value", rest="full")
-def test_so_it_is_without_a_buffer(tmp_path: pathlib.Path, name: str, where: str) -> None:
-    check(tmp_path, name, where, **UNBUFFERED)
-
-
 def test_compare_keeps_its_status_before_head(tmp_path: pathlib.Path) -> None:
     check(tmp_path, "compare", "gone", **UNBUFFERED)

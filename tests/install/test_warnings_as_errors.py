@@ -6,7 +6,6 @@ import logging
 import unittest
 import warnings
 
-import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -14,23 +13,6 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsDeprecationWarning, MplsWarning
-
-from .test_run import Programs
-
-# It makes a deprecated wrapper, and forgets to scale.
-PROGRAM = """
-import warnings
-warnings.simplefilter("ignore")
-import tensorflow as tf
-import keras
-import tf_keras
-warnings.simplefilter("error")
-for optimizers in (tf_keras.optimizers.legacy, tf_keras.optimizers, keras.optimizers):
-    opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(optimizers.SGD(0.5), "dynamic")
-    variable = (keras if optimizers is keras.optimizers else tf).Variable(1.0)
-    opt.apply_gradients([(tf.constant(1.0), variable)])
-print("done")
-"""
 
 
 def forgets(optimizers: object) -> None:
@@ -73,13 +55,3 @@ class FiltersTest(unittest.TestCase):
             call(tf_keras.optimizers)
         self.assertEqual([each.category for each in caught], [category])
         self.assertEqual(caught[0].filename, __file__)
-
-
-class ProgramTest(unittest.TestCase):
-    @pytest.mark.programs
-    def test_program_of_then(self) -> None:
-        with Programs(program=PROGRAM) as programs:
-            process = programs.run("-m", "mpls", "run", "program.py")
-        self.assertEqual(process.stdout, "done\n", process.stderr)
-        self.assertIn("is deprecated", process.stderr)
-        self.assertIn("never was", process.stderr)
