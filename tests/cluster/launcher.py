@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import importlib.util
-import json
 import pathlib
 import sys
 import uuid
@@ -81,37 +79,19 @@ def commands_of(processes: Iterable[int]) -> dict[int, str]:
     return commands
 
 
-class SharedFolder:
-    """A folder of all processes of a test run; conftest.py says where it is."""
-
-    path: pathlib.Path
-
-
-def once(function: Callable[[], Messages]) -> Callable[[], Messages]:
-    """Have a function called once for all tests, by one of the processes of pytest-xdist; failures are kept too."""
+def once(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Have a function called once for all tests of a file; failures are kept too."""
 
     @functools.cache
-    def result() -> Any:
-        with open(SharedFolder.path / f"{function.__module__}.{function.__name__}.json", "a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.seek(0)
-            text = file.read()
-            if not text:
-                text = json.dumps(recorded(function))
-                file.write(text)
-        return json.loads(text)
+    def result() -> tuple[Any, str]:
+        try:
+            return function(), ""
+        except (CLUSTER.ClusterError, AssertionError) as error:
+            return None, str(error)
 
-    def outcome() -> Messages:
-        messages = result()
-        if "failure" in messages:
-            raise AssertionError(messages["failure"])
+    def outcome() -> Any:
+        messages, failure = result()
+        assert not failure, failure
         return messages
 
     return outcome
-
-
-def recorded(function: Callable[[], Messages]) -> Any:
-    try:
-        return function()
-    except (CLUSTER.ClusterError, AssertionError) as error:
-        return {"failure": str(error)}

@@ -40,12 +40,6 @@ def cluster() -> Messages:
     return launch("between_graph_training.py", {"ps": 1, "worker": 2}, *dict.fromkeys(names))
 
 
-@once
-def two_servers() -> Messages:
-    names = [name for pair in TOGETHER for name in pair]
-    return launch("between_graph_training.py", {"ps": 2, "worker": 2}, *dict.fromkeys(names))
-
-
 def said(messages: Messages, case: str) -> list[dict[str, Any]]:
     """Return what each worker said of a case."""
     return [next(message for message in messages[worker] if message["case"] == case) for worker in WORKERS]
@@ -58,41 +52,19 @@ def picked(steps: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
 class TogetherTest(unittest.TestCase):
     """SyncReplicasOptimizer without tokens to begin with: each step is one of both workers."""
 
-    def messages(self) -> Messages:
-        return cluster()
-
     @parameterized.expand(TOGETHER)
-    def test_all_is_on_the_parameter_server(self, case: str, control: str) -> None:
-        for worker in said(self.messages(), case):
-            self.assertEqual(set(worker["devices"]), {"scale", "good_steps", *STATE})
-            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0"})
-
-    @parameterized.expand(TOGETHER)
-    def test_both_see_the_same_after_each_step(self, case: str, control: str) -> None:
-        first, second = said(self.messages(), case)
-        self.assertEqual(len(first["steps"]), len(SCALES))
+    def test_skipped_steps_change_the_scale_alone(self, case: str, control: str) -> None:
+        first, second = said(cluster(), case)
+        bare, _ = said(cluster(), control)
         self.assertEqual(first["steps"], second["steps"])
         self.assertFalse(first["is_stuck"] or second["is_stuck"])
-
-    @parameterized.expand(TOGETHER)
-    def test_the_scale_follows_the_rule(self, case: str, control: str) -> None:
-        worker, _ = said(self.messages(), case)
-        self.assertEqual(picked(worker["steps"], "scale", "good_steps"), list(SCALES))
-
-    @parameterized.expand(TOGETHER)
-    def test_a_skipped_step_changes_nothing_else(self, case: str, control: str) -> None:
-        worker, _ = said(self.messages(), case)
-        states = picked(worker["steps"], *STATE)
+        self.assertEqual(picked(first["steps"], "scale", "good_steps"), list(SCALES))
+        states = picked(first["steps"], *STATE)
         for step in SKIPPED:
             self.assertEqual(states[step], states[step - 1])
-
-    @parameterized.expand(TOGETHER)
-    def test_finite_steps_are_those_of_the_bare_optimizer(self, case: str, control: str) -> None:
-        worker, _ = said(self.messages(), case)
-        bare, _ = said(self.messages(), control)
-        states = picked(worker["steps"], *STATE)
         self.assertEqual([states[step] for step in APPLIED], picked(bare["steps"], *STATE))
         self.assertEqual([step["global_step"] for step in bare["steps"]], [1, 2, 3, 4, 5])
+        self.assertEqual(set(first["devices"].values()), {"/job:ps/task:0"})
 
 
 class AheadTest(unittest.TestCase):
@@ -102,16 +74,13 @@ class AheadTest(unittest.TestCase):
     """
 
     @parameterized.expand(AHEAD)
-    def test_nobody_waits_for_ever(self, case: str) -> None:
+    def test_nobody_waits_for_ever_and_weights_and_scale_stay_sound(self, case: str) -> None:
         for worker in said(cluster(), case):
             self.assertFalse(worker["is_stuck"])
             # One that is not waited for may be some steps behind when the other ends.
             self.assertGreaterEqual(max(step["global_step"] for step in worker["steps"]), 6)
         # The chief may see that the twelfth step was taken, and end, before the other worker has read it.
         self.assertGreaterEqual(max(worker["steps"][-1]["global_step"] for worker in said(cluster(), case)), 11)
-
-    @parameterized.expand(AHEAD)
-    def test_weights_and_scale_stay_sound(self, case: str) -> None:
         for worker in said(cluster(), case):
             assert_sound(worker["steps"])
             self.assertLess(distance(worker["steps"][-1]), 0.2)
@@ -132,26 +101,9 @@ class AsynchronousTest(unittest.TestCase):
             # Both may count a step before one of them finds that growth is due.
             assert_sound(worker["steps"], most_good_steps=2)
 
-    def test_all_is_on_the_parameter_server(self) -> None:
-        for worker in said(cluster(), "asynchronous"):
-            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0"})
-
     def test_a_finite_step_does_not_undo_what_an_overflow_on_the_other_worker_did_meanwhile(self) -> None:
         for worker in said(cluster(), "overtaken"):
             self.assertEqual(picked(worker["steps"], "scale", "good_steps", "global_step"), [(4, 1, 1)])
-
-
-@pytest.mark.long
-class TwoServersTest(TogetherTest):
-    """The same with the variables spread over two parameter servers."""
-
-    def messages(self) -> Messages:
-        return two_servers()
-
-    @parameterized.expand(TOGETHER)
-    def test_all_is_on_the_parameter_server(self, case: str, control: str) -> None:
-        for worker in said(self.messages(), case):
-            self.assertEqual(set(worker["devices"].values()), {"/job:ps/task:0", "/job:ps/task:1"})
 
 
 def assert_sound(steps: list[dict[str, Any]], most_good_steps: int = 1) -> None:

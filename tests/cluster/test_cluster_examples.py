@@ -8,14 +8,12 @@ import re
 import subprocess
 import sys
 import tempfile
-import unittest
 import uuid
 from typing import Any
 
 import pytest
-from parameterized import parameterized
 
-from .launcher import EXAMPLES, environment, once, processes_of
+from .launcher import EXAMPLES, environment, processes_of
 
 pytestmark = pytest.mark.programs
 
@@ -52,11 +50,6 @@ def run_script(script: pathlib.Path, *arguments: str) -> dict[str, Any]:
     }
 
 
-@once
-def full_runs() -> dict[str, Any]:
-    return {script: run_script(EXAMPLES / f"{script}.py") for script, _ in SCRIPTS}
-
-
 def table_of(run: dict[str, Any]) -> tuple[list[str], dict[str, dict[str, str]]]:
     """Return the columns, and the rows by process."""
     lines = [line for line in run["stdout"].splitlines() if " | " in line]
@@ -80,16 +73,3 @@ def test_quick_run(script: str, processes: tuple[str, ...]) -> None:
     assert re.search(rf"{script}: 100%.* 40/40 .*scale=", run["stderr"])
     assert "Warning" not in run["stderr"]
     assert (run["processes"], run["files"]) == ([], [])
-
-
-@pytest.mark.long
-class FullRunTest(unittest.TestCase):
-    @parameterized.expand(SCRIPTS)
-    def test_it_learns_in_time_in_spite_of_the_overflow(self, script: str, processes: tuple[str, ...]) -> None:
-        run = full_runs()[script]
-        self.assertEqual(run["status"], 0, run["stderr"])
-        _, rows = table_of(run)
-        for row in rows.values():
-            self.assertEqual((row["final scale"], row["skipped steps"]), ("16384", "1"))
-            self.assertGreater(float(row["test accuracy"][:-1]), 90)
-            self.assertLess(float(row["seconds"]), 90)

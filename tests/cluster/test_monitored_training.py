@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
+import tempfile
 import unittest
 
 import pytest
@@ -10,7 +12,7 @@ from parameterized import parameterized
 
 from tests.monitor.events import scalars
 
-from .launcher import Messages, SharedFolder, launch, once
+from .launcher import Messages, launch, once
 
 pytestmark = pytest.mark.programs
 
@@ -22,13 +24,16 @@ SKIPPED = [0, 0, 1, 1, 1, 1, 2, 2, 2]
 COUNTS = {"loss_scale": 8.0, "loss_scale/applied_steps": 6.0, "loss_scale/skipped_steps": 2.0}
 
 
-def folder() -> pathlib.Path:
-    return SharedFolder.path / "monitored"
+FOLDER = pathlib.Path(tempfile.mkdtemp())
+
+
+def tearDownModule() -> None:
+    shutil.rmtree(FOLDER)
 
 
 @once
 def cluster() -> Messages:
-    return launch("monitored_training.py", {"worker": 2}, str(folder()))
+    return launch("monitored_training.py", {"worker": 2}, str(FOLDER))
 
 
 class WorkersTest(unittest.TestCase):
@@ -45,18 +50,18 @@ class WorkersTest(unittest.TestCase):
     @parameterized.expand(FAMILIES)
     def test_the_chief_writes_what_fit_shows(self, family: str) -> None:
         cluster()
-        files = [path for path in (folder() / family / "fit").rglob("*") if path.is_file()]
+        files = [path for path in (FOLDER / family / "fit").rglob("*") if path.is_file()]
         self.assertEqual(len(files), 1, files)
-        found = scalars(folder() / family / "fit")
+        found = scalars(FOLDER / family / "fit")
         self.assertEqual([scale for _, scale in found["batch_loss_scale"]], SCALES[1:])
         self.assertEqual([skipped for _, skipped in found["batch_skipped_steps"]], SKIPPED[1:])
 
     @parameterized.expand(FAMILIES)
     def test_of_the_replicas_that_of_the_chief_writes(self, family: str) -> None:
         cluster()
-        files = list((folder() / family / "scalars").iterdir())
+        files = list((FOLDER / family / "scalars").iterdir())
         self.assertEqual(len(files), 2)
         expected = {**COUNTS, "loss_scale/consecutive_skips": 0.0}
         # One file is empty.
-        found = scalars(folder() / family / "scalars")
+        found = scalars(FOLDER / family / "scalars")
         self.assertEqual(found, {tag: [(8, value)] for tag, value in expected.items()})

@@ -16,7 +16,7 @@ from typing import Any
 from parameterized import parameterized
 
 from mpls.cli import main
-from mpls.program.files import MAX_BYTES_OF_RUN, MAX_FILES
+from mpls.program.files import MAX_BYTES_OF_RUN
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
 from tests.processes import process_environment
@@ -125,28 +125,6 @@ class ScriptTest(_InFolder):
         self.assertEqual((found["option"], found["flag"]), ("v1", "--v1"))
         self.assertEqual([each["place"]["line"] for each in found["because"]], [2, 3])
 
-    def test_names_behind_a_gate_and_namespaces(self) -> None:
-        source = """import tensorflow as tf
-            if tf.__version__.startswith("2.3"):
-                tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
-            tf.mixed_precision.experimental.FixedLossScale.from_config({})
-            old = getattr(tf.train.experimental, "whatever")
-            older = tf.keras.mixed_precision.experimental
-            tf.keras.optimizers.LossScaleOptimizer
-            """.replace("\n" + " " * 12, "\n")
-        (program,) = read(self.write(source))["programs"]
-        found = {each["name"]: [(one["line"], one["certain"]) for one in each["places"]] for each in program["names"]}
-        self.assertEqual(
-            found,
-            {
-                "tf.keras.mixed_precision.experimental.set_policy": [(3, False)],
-                "tf.mixed_precision.experimental.FixedLossScale": [(4, True)],
-            },
-        )
-        self.write("from tensorflow.keras.mixed_precision import experimental\nprint(vars(experimental))\n")
-        (name,) = read("train.py")["programs"][0]["names"]
-        self.assertEqual((name["name"], name["today"]), ("tf.keras.mixed_precision.experimental", None))
-
     def test_other_files_of_it(self) -> None:
         self.write(OBJECTS, "precision.py")
         self.write("def broken(:\n", "helper.py")
@@ -155,17 +133,6 @@ class ScriptTest(_InFolder):
         self.assertEqual(program["options"][0]["because"]["place"]["file"], "precision.py")
         self.assertEqual([each["path"] for each in program["unread"]], ["helper.py"])
         self.assertIn("  not read: helper.py is not Python 3: ", run("train.py")[1])
-
-    def test_too_large(self) -> None:
-        names = [f"part{number}" for number in range(MAX_FILES)]
-        for name in names:
-            self.write("", f"{name}.py")
-        self.write(f"{OBJECTS}import {', '.join(names)}\n")
-        status, out, _ = run("train.py")
-        self.assertEqual(status, 0)
-        self.assertTrue(out.startswith("train.py: too large to say which options it needs\n  historical names"), out)
-        (program,) = read("train.py")["programs"]
-        self.assertEqual((program["is_whole"], program["options"]), (False, []))
 
     def test_larger_than_what_run_reads(self) -> None:
         program = "import part\nimport tensorflow as tf\ntf.placeholder(tf.float32)\n"
@@ -177,11 +144,6 @@ class ScriptTest(_InFolder):
             self.assertEqual("mpls run reads at most 500 kB, and chooses none of them" in out, not is_chosen)
             self.assertEqual(read("train.py")["programs"][0]["is_chosen"], is_chosen)
             self.assertEqual(choices("train.py")[0], {"v1": True} if is_chosen else {})
-
-    def test_many_lines_of_one_name(self) -> None:
-        self.write("from tensorflow.contrib import slim\n" + "slim.conv2d\n" * 6)
-        self.assertIn("  lines 1, 2, 3, 4 and 3 more: tf.contrib.slim is gone", run("train.py")[1])
-        self.assertEqual(len(read("train.py")["programs"][0]["gone"][0]["places"]), 7)
 
 
 class GoneTest(_InFolder):
@@ -209,20 +171,11 @@ class GoneTest(_InFolder):
     @parameterized.expand(
         [
             ("import tensorflow as tf\ntf.contrib.layers.xavier_initializer()", "tf.contrib.layers", "tf_slim.layers"),
-            ("import tensorflow as tf\ntf.contrib.boosted_trees.X()", "tf.contrib.boosted_trees", "other packages"),
             ("import tensorflow as tf\ntf.estimator.Estimator()", "tf.estimator", "people use Keras"),
-            ("import tensorflow.compat.v1 as tf\ntf.estimator.RunConfig()", "tf.estimator", "people use Keras"),
             (
                 "from tensorflow.keras.wrappers.scikit_learn import KerasClassifier",
                 "tf.keras.wrappers.scikit_learn",
                 "scikeras",
-            ),
-            ("from keras.wrappers.scikit_learn import KerasClassifier", "tf.keras.wrappers.scikit_learn", "scikeras"),
-            ("import tensorflow as tf\ntf.keras.estimator.model_to_estimator()", "tf.keras.estimator", "Keras model"),
-            (
-                "from tensorflow import keras\nkeras.experimental.export_saved_model",
-                "tf.keras.experimental.export_saved_model",
-                "model.save",
             ),
             (
                 "from tensorflow.keras.utils import multi_gpu_model",
@@ -278,12 +231,9 @@ class NotebookTest(_InFolder):
     @parameterized.expand(
         [
             ("%time opt = 1",),
-            ("%%time\n%load_ext x",),
             ("files = !ls (",),
-            ("files = %sql select 'x",),
             ("if True:\n    !ls",),
             ("tf.Session?",),
-            ("?tf.Session",),
             ("text = ('%d'\n  %(1,))\n!ls",),
             ("text = '''\n!ls\n'''\n%cd ..",),
             ("await x",),
@@ -344,21 +294,6 @@ class FolderTest(_InFolder):
         )
         self.assertEqual(read("work")["status"], 1)
 
-    def test_scripts_that_add_the_folder_of_a_package(self) -> None:
-        add = "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))\n"
-        self.write(f"{add}from pkg.train import main\nmain()\n", "work/scripts/run.py")
-        self.write("VERSION = 1\nfrom .train import main\n", "work/pkg/__init__.py")
-        self.write("from . import graph\ndef main(): graph.build()\n", "work/pkg/train.py")
-        self.write("import tensorflow as tf\ndef build(): tf.placeholder(tf.float32)\n", "work/pkg/graph.py")
-        (program,) = read("work")["programs"]
-        self.assertEqual(program["path"], "work/scripts/run.py")
-        self.assertEqual([option["flag"] for option in program["options"]], ["--v1"])
-
-    def test_two_that_import_each_other(self) -> None:
-        self.write("import b", "work/a.py")
-        self.write("import a", "work/b.py")
-        self.assertEqual(self.paths("work"), ["work/a.py"])
-
     def test_broken_ones(self) -> None:
         self.write("print 'x'", "work/old.py")
         self.write(NEW, "work/new.py")
@@ -404,20 +339,6 @@ class PathsTest(_InFolder):
         out = run("work")[1]
         self.assertLessEqual(max(map(len, out.splitlines())), 100)
         self.assertEqual(out.count("a" * 40), 1)
-
-    def test_a_progress_bar_is_for_a_terminal(self) -> None:
-        for number in range(20):
-            self.write(NEW, f"work/{number}.py")
-        self.assertEqual(run("work")[2], "")
-
-        class Terminal(io.StringIO):
-            def isatty(self) -> bool:
-                return True
-
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(Terminal()) as err:
-            main(["doctor", "work"])
-        self.assertIn("/20", err.getvalue())
-        self.assertTrue(err.getvalue().endswith("\r\x1b[K"))
 
     def test_one_is_missing(self) -> None:
         self.write(SLIM)

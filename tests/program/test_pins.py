@@ -15,13 +15,10 @@ PINS = [
     ("numpy\ntensorflow>=2.0,<2.3  # the API changed", "2.2"),
     ("tensorflow<2.4.0", "2.3"),
     ("tensorflow~=2.2.0", "2.2"),
-    ("tensorflow<=2.3.1", "2.3"),
     ("tensorflow<2", "1.15"),
     # Not that old.
     ("tensorflow<2.4.2", None),
     ("tensorflow>=2.2", None),
-    ("tensorflow~=2.2", None),
-    ("tensorflow==2", None),
     ("tensorflow", None),
     # Not TensorFlow, or not always.
     ("tensorflow-addons==2.2", None),

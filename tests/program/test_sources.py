@@ -31,24 +31,11 @@ class FollowingTest(unittest.TestCase):
                 "import package.train",
                 {"package__INIT": "", "package__train": "from . import model", "package__model": USES_V1},
             ),
-            (
-                "relative and below",
-                "import package.train",
-                {
-                    "package__INIT": "",
-                    "package__train": "from .layers.dense import Dense\nfrom ..outside import x",
-                    "package__layers__INIT": "",
-                    "package__layers__dense": USES_V1,
-                },
-            ),
             ("a folder that is no package", "from folder import net", {"folder__net": USES_V1}),
         ]
     )
     def test_imports_are_followed(self, label: str, source: str, others: dict[str, str]) -> None:
         self.assertEqual(flags(source, d=TF + "tf.contrib.mixed_precision", **others), "--v1")
-
-    def test_a_name_of_a_folder_that_is_no_package(self) -> None:
-        self.assertEqual(flags("from folder import net\nnet.tf.placeholder(1)", folder__net=TF), "--v1")
 
     def test_a_script_in_a_package_finds_what_is_beside_the_package(self) -> None:
         with program(
@@ -70,25 +57,12 @@ class FollowingTest(unittest.TestCase):
             zipapp.create_archive(path / "folder", path / "app.pyz")
             self.assertEqual(chosen("app.pyz"), "")
 
-    @parameterized.expand([("file",), ("folder",)])
-    def test_links(self, kind: str) -> None:
-        with program(real__main="import tools", real__tools=USES_V1, elsewhere__tools="") as path:
-            if kind == "file":
-                (path / "elsewhere" / "link.py").symlink_to(path / "real" / "main.py")
-            else:
-                (path / "link").symlink_to(path / "real")
-            self.assertEqual(needs("elsewhere/link.py" if kind == "file" else "link/main.py"), "--v1")
-
     @parameterized.expand(
         [
             ("os.path", "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))"),
-            ("append", "sys.path.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))"),
-            ("pardir", "sys.path.append(os.path.join(os.path.dirname(__file__), os.pardir))"),
             ("by sum", "HERE = os.path.dirname(__file__)\nsys.path.insert(1, HERE + '/..')"),
-            ("extend", "sys.path.extend(['nowhere', os.path.dirname(os.path.dirname(__file__)), other()])"),
             ("pathlib", "sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))"),
             ("parents", "FILE = Path(__file__).resolve()\nROOT = FILE.parents[1]\nsys.path.append(str(ROOT))"),
-            ("slash", "if True:\n    sys.path.append((Path(__file__).parent / '..').absolute().as_posix())"),
             ("cwd", "sys.path.insert(0, os.getcwd())"),
             ("dot", "try:\n    sys.path.append('.')\nexcept OSError:\n    pass"),
         ]
@@ -137,29 +111,10 @@ class AliasTest(unittest.TestCase):
             ("as an attribute", "import common as c\nc.tf.placeholder(1)", {"common": TF}, "--v1"),
             ("by a star", "from common import *\ntf.placeholder(1)", {"common": TF}, "--v1"),
             (
-                "compat.v1 by a star",
-                "from common import *\ntf.placeholder(1)",
-                {"common": "import tensorflow.compat.v1 as tf"},
-                "",
-            ),
-            (
-                "which of two",
-                "from common import tf\ntf.placeholder(1)",
-                {"common": "try:\n    import tensorflow.compat.v1 as tf\nexcept ImportError:\n    " + TF},
-                "",
-            ),
-            ("in a circle", "from common import tf\ntf.placeholder(1)", {"common": "from main import tf"}, ""),
-            (
                 "imported behind a gate",
                 "import tensorflow as tf\nif tf.__version__ < '2':\n    import old",
                 {"old": USES_V1},
                 "",
-            ),
-            (
-                "imported behind a gate and elsewhere",
-                "import tensorflow as tf\nif tf.__version__[0] == '1':\n    import old\nimport new",
-                {"old": "import x", "new": "import old", "x": USES_V1},
-                "--v1",
             ),
             (
                 "a gate of another module",
@@ -175,14 +130,10 @@ class AliasTest(unittest.TestCase):
 
 BROKEN = [
     ("Python 2", b"print 'a'"),
-    ("binary", bytes(range(256))),
     ("a null byte", b"a = 1\0"),
-    ("another encoding that lies", b"# coding: utf-8\n'\xff'"),
     ("an encoding that is none", b"# coding: none-such\n"),
     ("deeply nested", b"(" * 5000 + b")" * 5000),
     ("a long chain", b"x" + b".y" * 3000),
-    ("a long sum", b"x = 1" + b" + 1" * 5000),
-    ("a long path", b"x = y" + b".parent" * 5000),
     ("too large", b"x = 1\n" * (MAX_FILE_BYTES // 6 + 1)),
 ]
 
@@ -199,9 +150,6 @@ class OddFilesTest(unittest.TestCase):
         # Pythons differ in how deep they parse.
         may_be_read = label.startswith("a long")
         self.assertIn([each["path"] for each in found["unread"]], [["odd.py"], *([[]] if may_be_read else [])])
-
-    def test_what_is_read_before_a_file_is_too_deep_counts(self) -> None:
-        self.assertEqual(flags(USES_V1 + "x = 1" + " + 1" * 1500), "--v1")
 
     def test_other_encodings(self) -> None:
         with program() as path:
@@ -220,9 +168,6 @@ class OddFilesTest(unittest.TestCase):
             # To open it would wait for a writer for ever.
             self.assertEqual(chosen("main.py"), "")
 
-    def test_warnings_of_the_program_are_its_own(self) -> None:
-        self.assertEqual(flags("x = '\\d'\nassert (1, 'always')\n"), "")
-
     def test_a_circle_of_links(self) -> None:
         with program(main="import a.a.a.a.b") as path:
             (path / "a").mkdir()
@@ -236,11 +181,6 @@ class BoundsTest(unittest.TestCase):
             others = {f"m{number}": f"import m{number + 1}" for number in range(count)}
             found = read(USES_V1 + "import m0", **others)
             self.assertEqual((found["is_whole"], len(found["options"])), (is_whole, int(is_whole)))
-
-    def test_no_more_bytes_than_the_limit(self) -> None:
-        size = MAX_BYTES // 2
-        found = read(USES_V1 + "import a, b", a="#" * size, b="#" * size)
-        self.assertEqual((found["is_whole"], found["options"]), (False, []))
 
     def test_every_file_is_read_once_for_all_programs(self) -> None:
         opened: list[Any] = []

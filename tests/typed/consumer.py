@@ -14,7 +14,6 @@ import tempfile
 import venv
 import zipfile
 from collections import defaultdict
-from typing import Any
 
 from tests.processes import build, share_packages
 
@@ -60,14 +59,6 @@ def run(command: list[str], folder: pathlib.Path, expected: tuple[int, ...]) -> 
     if done.returncode not in expected:
         raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout
-
-
-@functools.cache
-def outcomes() -> dict[str, Any]:
-    """Return what became of the right programs, run one after the other with the wheel."""
-    command = [python(), str(HERE / "run_programs.py"), str(environment() / "programs")]
-    result: dict[str, Any] = json.loads(run(command, environment(), expected=(0,)).splitlines()[-1])
-    return result
 
 
 @functools.cache

@@ -10,17 +10,6 @@ import mpls.keras
 model = keras.Sequential([keras.layers.Dense(1, dtype="mixed_float16")])
 opt = mpls.keras.LossScaleOptimizer(keras.optimizers.Adam(), name="scaled")
 model.compile(optimizer=opt, loss="mse", jit_compile=True)
-model.fit(tf.ones([8, 4]), tf.ones([8, 1]), verbose=0)
-
-
-def keras_2_step(opt: mpls.keras.LossScaleOptimizer, model: Any, x: tf.Tensor, y: tf.Tensor) -> float:
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean((model(x) - y) ** 2)
-        scaled_loss = opt.get_scaled_loss(loss)
-    scaled_grads = tape.gradient(scaled_loss, model.trainable_variables)
-    grads = opt.get_unscaled_gradients(scaled_grads)
-    opt.apply_gradients(zip(grads, model.trainable_variables))
-    return float(loss)
 
 
 def keras_3_step(opt: mpls.keras.LossScaleOptimizer, model: Any, x: tf.Tensor, y: tf.Tensor) -> float:
@@ -31,11 +20,6 @@ def keras_3_step(opt: mpls.keras.LossScaleOptimizer, model: Any, x: tf.Tensor, y
     opt.apply(scaled_grads, model.trainable_variables)
     return float(loss)
 
-
-loop_model = keras.Sequential([keras.layers.Dense(1)])
-loop_opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.1))
-for step in (keras_2_step, keras_3_step):
-    assert step(loop_opt, loop_model, tf.ones([4, 4]), tf.ones([4, 1])) >= 0
 
 weight = keras.Variable(1.0)
 sgd = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.25, gradient_accumulation_steps=2))
@@ -49,5 +33,4 @@ assert bool(sgd.check_finite([tf.constant(1.0)]))
 assert len(sgd.variables) > len(sgd.variables())
 sgd.set_weights(sgd.get_weights())
 sgd.iterations = 3
-assert int(sgd.iterations) == 3
 assert isinstance(sgd, keras.optimizers.LossScaleOptimizer)

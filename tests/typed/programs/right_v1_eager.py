@@ -11,7 +11,6 @@ weight = tf.Variable(tf.constant(2.0))
 scale = mpls.v1.DynamicLossScale(initial_loss_scale=8, increment_period=2, multiplier=2.0)
 opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.25), scale)
 opt.minimize(lambda: weight**2, var_list=[weight])
-assert float(weight) == 1.0
 
 pairs = opt.compute_gradients(lambda: weight**2, [weight], opt.GATE_OP)
 opt.apply_gradients((grad, variable) for grad, variable in pairs)
@@ -36,7 +35,6 @@ mpls.v1.DynamicLossScale("128", increment_period=0)
 fixed = mpls.v1.FixedLossScale(np.float32(8))
 config: dict[str, Any] = fixed.get_config()
 again: mpls.v1.FixedLossScale = mpls.v1.FixedLossScale.from_config(config)
-assert float(again()) == 8.0
 always: bool = fixed.update([])[1]
 for number in (128, 128.0, np.float32(128), np.array(128)):
     plain = tf.compat.v1.train.GradientDescentOptimizer(0.25)
