@@ -21,7 +21,7 @@ from parameterized import parameterized
 
 from tests.processes import PACKAGE_ROOT, python_path
 
-from .comparing import differences, differences_from_record, differences_of_lines
+from .comparing import differences, differences_from_record
 from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
 from .record import HERE, RELEASES, environment, path_of, releases_of
 
@@ -149,24 +149,3 @@ class ComparingTest(unittest.TestCase):
     def test_of_words(self, one: str, other: str, is_same: bool) -> None:
         self.assertEqual(not differences([one], [other], 1e-5), is_same)
         self.assertEqual(differences([one], [one, one], 1e-5), ["1 lines for 2"])
-
-    def test_the_tolerance(self) -> None:
-        self.assertEqual(differences(["loss 100.0000"], ["loss 100.0100"], 1e-3), [])
-        self.assertTrue(differences(["loss 100.0000"], ["loss 100.0100"], 1e-5))
-
-    @parameterized.expand(
-        [
-            ("scale", {"scale": 8.000001}),
-            ("iterations", {"iterations": 3}),
-            ("weights", {"weights": [1.0, 2.00001]}),
-            ("weights", {"weights": [1.0]}),
-            ("weights", {"weights": [1.0, float("nan")]}),
-            ("seen", {"seen": "more"}),
-        ]
-    )
-    def test_of_lines_of_json(self, key: str, change: dict[str, object]) -> None:
-        line = {"step": 1.0, "scale": 8.0, "iterations": 2, "weights": [1.0, 2.0]}
-        self.assertEqual(differences_of_lines([line], [{**line, "weights": [1.0 + 1e-8, 2.0]}]), [])
-        (found,) = differences_of_lines([{**line, **change}], [line])
-        self.assertIn(f"line 0 {key}: ", found)
-        self.assertEqual(differences_of_lines([line, line], [line]), ["2 lines for 1"])

@@ -82,26 +82,3 @@ def test_keras_3_does_not_count_skips(tmp_path: pathlib.Path) -> None:
     assert "advances `iterations`" not in explained(tmp_path, content(), new)
     old = content(environment={"tensorflow": "2.4.4"})
     assert "try --as-of 2.4" in explained(tmp_path, old, new)
-
-
-@pytest.mark.parametrize("change", [{"loss": 4.01}, {"loss": None, **DIFFERENT}, {"loss": 9.0, "nonfinite": 1}])
-@pytest.mark.parametrize(
-    ("releases", "seeds", "is_told"),
-    [
-        (("2.21.0", "2.21.0"), (None, None), True),
-        (("2.21.0", "2.21.1"), (None, 1), True),
-        (("2.4.4", "2.4.1"), (2, 1), True),
-        (("2.21.0", "2.21.0"), (1, 1), False),
-        (("2.4.4", "2.21.0"), (None, None), False),
-    ],
-)
-def test_unseeded_traces_of_one_release_are_to_be_recorded_with_a_seed(
-    tmp_path: pathlib.Path, change: dict[str, Any], releases: tuple[str, str], seeds: tuple[Any, Any], is_told: bool
-) -> None:
-    old, new = (
-        content(environment={"tensorflow": release}, settings={**content()["settings"], "seed": seed})
-        for release, seed in zip(releases, seeds, strict=True)
-    )
-    assert ("again with --seed 1" in explained(tmp_path, old, changed(new, 1, **change))) is is_told
-    # They began alike, so no seed would help.
-    assert "--seed" not in explained(tmp_path, old, changed(new, 4, **change))

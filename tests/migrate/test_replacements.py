@@ -117,12 +117,6 @@ def test_as_of_decides_whether_a_skipped_step_counts(family: str, as_of: str, ad
     assert float(variable) == 1.0
 
 
-@pytest.mark.parametrize("family", OPTIMIZERS)
-def test_as_of_with_a_fixed_scale(family: str) -> None:
-    opt = eval(migrated_call("inner, 128", "2.2"), {"mpls": mpls, "inner": OPTIMIZERS[family]()})
-    assert float(opt.loss_scale) == 128.0
-
-
 @pytest.mark.parametrize("legacy", ["0", "1"], ids=["keras 3", "keras 2"])
 @pytest.mark.programs
 def test_todays_own_names_are_there(legacy: str) -> None:
@@ -135,19 +129,6 @@ def test_todays_own_names_are_there(legacy: str) -> None:
     environment = process_environment(TF_USE_LEGACY_KERAS=legacy)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    "setter", [tf_keras.mixed_precision.set_global_policy, keras.mixed_precision.set_global_policy]
-)
-def test_the_frameworks_take_policies_of_mpls(setter) -> None:
-    before = keras.mixed_precision.dtype_policy() if setter.__module__.startswith("keras") else None
-    policy = mpls.experimental.Policy("mixed_float16", loss_scale=8)
-    try:
-        setter(policy)
-        assert float(policy.loss_scale()) == 8.0
-    finally:
-        setter("float32" if before is None else before)
 
 
 @pytest.mark.parametrize("family", ["legacy", "new"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from parameterized import parameterized
@@ -23,32 +22,18 @@ pytestmark = pytest.mark.programs
 
 # One family for each format; the files are written by the same functions for the others.
 JOBS = ("v1-saver", "v1-object", "legacy-checkpoint", "legacy-h5", "new-saved_model", "keras3-keras")
-# Signals in turn, and the status with which the training ends: SIGINT is an exception, which the child reports.
-ENDS = ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 1))
+# Signals in turn.
+ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def start(job: str, folder: Path, output: Path, *last: str) -> subprocess.Popen[bytes]:
+    """Start a process that trains on from what was saved; to a last step, without saving, if that is given."""
+    command = [sys.executable, "-m", "tests.resume.training", "on", str(folder), job, *last]
+    with output.open("wb") as file:
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=process_environment(ROOT))
 
 
 class KillTest(unittest.TestCase):
-    server: ClassVar[subprocess.Popen[str]]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.server = subprocess.Popen(
-            [sys.executable, "-m", "tests.resume.training", "serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=process_environment(ROOT),
-        )
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.server.communicate(timeout=60)
-
-    def order(self, *what: Any) -> int:
-        line = what[0] if len(what) == 1 else list(map(str, what[:3])) + list(what[3:])
-        print(json.dumps(line), file=self.server.stdin, flush=True)
-        return int(self.server.stdout.readline())
-
     def states(self, output: Path) -> list[dict[str, Any]]:
         lines = output.read_text().splitlines() if output.exists() else []
         # The last line may be half a line.
@@ -64,12 +49,13 @@ class KillTest(unittest.TestCase):
     def kill(self, job: str, folder: Path, output: Path, seed: int) -> list[dict[str, Any]]:
         """Let it train on, kill it, and return the state that it had found and those that it had saved."""
         chance = random.Random(seed)
-        child = self.order(job, folder, output)
+        child = start(job, folder, output)
+        self.addCleanup(child.kill)
         self.wait_for_states(output, 2 + chance.randrange(3))
         time.sleep(chance.uniform(0, 0.3))
-        number, status = ENDS[seed % len(ENDS)]
-        os.kill(child, number)
-        self.assertEqual(self.order(child), status, output.read_text()[-3000:])
+        number = ENDS[seed % len(ENDS)]
+        child.send_signal(number)
+        self.assertEqual(child.wait(60), -number, output.read_text()[-3000:])
         return self.states(output)
 
     def check(self, job: str, kills: int) -> None:
@@ -82,8 +68,7 @@ class KillTest(unittest.TestCase):
             lives = [self.kill(job, folder, output, seed) for seed, output in enumerate(outputs)]
             last = lives[-1][-1]["step"]
             output = Path(parent) / "output"
-            child = self.order(job, empty, output, last)
-            self.assertEqual(self.order(child), 0, output.read_text()[-3000:])
+            self.assertEqual(start(job, empty, output, str(last)).wait(60), 0, output.read_text()[-3000:])
             expected = {state["step"]: state for state in self.states(output)}
         saved = 0
         for life in lives:

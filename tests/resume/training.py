@@ -2,17 +2,15 @@
 
 `python -m` runs it as one of: `whole FOLDER JOB...`, which trains each job to the end, saving it half way; `rest FOLDER
 JOB...`, which does the rest of each in a new process; both print a JSON line for each job, its states. A job
-`FAMILY-backup` is a `fit` with the callback BackupAndRestore. `serve` runs jobs that are there to be killed.
+`FAMILY-backup` is a `fit` with the callback BackupAndRestore. `on FOLDER JOB` trains until it is killed.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,53 +63,20 @@ def fit_rest(family: str, folder: Path) -> list[dict[str, Any]]:
     return [fit(family, folder, interrupt=False)]
 
 
-def serve() -> None:
-    """Run what the lines of the standard input say, each in a child, and answer with its process number.
-
-    `[NAME, FOLDER, OUTPUT]` is a child that trains on from what was saved, saves after every step, and prints its
-    states, until it is killed. `[NAME, FOLDER, OUTPUT, STEP]` is one that trains up to a step, without saving. A
-    number is that of a child to wait for, answered with its status.
-    """
-    # Loaded once. Nothing of it has been used when the children come to be, and so none of it has threads.
-    for module in ("keras", "tf_keras", "tests.resume.jobs"):
-        importlib.import_module(module)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if isinstance(order, int):
-            _, status = os.waitpid(order, 0)
-            print(os.waitstatus_to_exitcode(status), flush=True)
-            continue
-        child = os.fork()
-        if child:
-            print(child, flush=True)
-            continue
-        _become(*order)
-
-
-def _become(name: str, folder: str, output: str, step: int | None = None) -> None:
-    status = 1
-    try:
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        # Who has started the tests may have it ignored.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        # Tests wait for fewer steps than these.
-        for state in train(name, Path(folder), step or 5000, lambda _: step is None):
-            print(json.dumps(state), flush=True)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
+def train_on(folder: Path, name: str, last: str = "") -> None:
+    """Train on from what was saved and print the states, saving after every step, or to a last step without saving."""
+    # Who has started the tests may have it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tests wait for fewer steps than these.
+    for state in train(name, folder, int(last or 5000), lambda _: not last):
+        print(json.dumps(state), flush=True)
 
 
 def main() -> None:
-    if sys.argv[1] == "serve":
-        serve()
-        return
     task, folder, *names = sys.argv[1:]
+    if task == "on":
+        train_on(Path(folder), *names)
+        return
     for name in names:
         family, _, kind = name.partition("-")
         if kind == "backup":

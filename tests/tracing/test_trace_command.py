@@ -132,25 +132,6 @@ def test_bad_input_is_a_sentence(folder: pathlib.Path, arguments: list[str], sta
 
 
 MOVES = "import os, shutil\nos.mkdir('runs')\nos.chdir('runs')\n"
-DELETES = "shutil.rmtree(os.path.join(sys.path[0], 'results'))\n"
-OCCUPIES = "os.mkdir(os.path.join(sys.path[0], 'results', 'out.json'))\n"
-
-
-@pytest.mark.parametrize(
-    ("more", "said"), [(DELETES, "cannot be written: No such file or directory"), (OCCUPIES, "exists by now")]
-)
-def test_a_place_that_goes_is_a_sentence(folder: pathlib.Path, more: str, said: str) -> None:
-    (folder / "results").mkdir()
-    program = folder / "program.py"
-    program.write_text(PROGRAM.replace("sys.exit(", MOVES + more + "sys.exit("))
-    done = trace(folder, "results/out.json", "program.py", "1", "0")
-    assert done.returncode == 0
-    assert f"results/out.json {said}; what was recorded was put into " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (folder / "results" / "out.json").is_file()
-    if more == OCCUPIES:
-        left = done.stderr.split("was put into ")[1].strip()
-        assert len(read_trace(left).steps) == 1
 
 
 def test_a_killed_program_leaves_a_part(folder: pathlib.Path) -> None:

@@ -97,15 +97,6 @@ def test_functions_for_xla_run_without_it(tmp_path: pathlib.Path) -> None:
     assert "without XLA they draw other random numbers from the same seed, so dropout drops others" in line
 
 
-def test_functions_of_the_frameworks_themselves_stay_compiled(tmp_path: pathlib.Path) -> None:
-    said: list[str] = []
-    with recorded(os.fspath(tmp_path / "trace.json"), said.append):
-        # As both have them at the top of a module.
-        tf.function(tf.linalg.expm, jit_compile=True)
-        tf.function(keras.ops.relu, jit_compile=True)
-    assert said == []
-
-
 def test_a_replica_with_an_overflow_is_seen(tmp_path: pathlib.Path) -> None:
     path = os.fspath(tmp_path / "trace.json")
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
