@@ -1,9 +1,10 @@
 """Runs the clients on the releases that they were written for, and keeps what they print.
 
-`python record.py --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of environments that have
-these releases, writes `data/NAME.json`: by release, the lines that the script printed. Without names, all of them.
-`scripts/` print lines of JSON, `programs/`, which `corpus.py` lists, what such programs print. The environments need
-`protobuf<3.20`, up to TF 2.3 `h5py<3` too; the recorded ones had TF 1.15.5, 2.1.4, 2.2.3, 2.3.4, 2.4.4 and 2.8.4.
+`python -m tests.clients.record --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of
+environments that have these releases, writes `data/NAME.json`: by release, the lines that the script printed. Without
+names, all of them. `scripts/` print lines of JSON, `programs/`, which `corpus.py` lists, what such programs print. The
+environments need `protobuf<3.20`, up to TF 2.3 `h5py<3` too; the recorded ones had TF 1.15.5, 2.1.4, 2.2.3, 2.3.4,
+2.4.4 and 2.8.4.
 """
 
 from __future__ import annotations
@@ -16,12 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-if __package__:
-    from .corpus import PROGRAMS
-else:
-    from corpus import PROGRAMS
+from .corpus import PROGRAMS
 
+HERE = Path(__file__).resolve().parent
+_LEFT_OUT = ("PYTHONPATH", "PYTHONWARNINGS", "TF_USE_LEGACY_KERAS")
 # Which releases a script runs on, unmodified.
 RELEASES = {
     "accelerator_optimizers": ("2.2", "2.3"),
@@ -53,7 +52,7 @@ RELEASES = {
 def environment() -> dict[str, str]:
     """Return the environment of a run: one thread's sums, no GPU, quiet."""
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "TF_USE_LEGACY_KERAS")}
+    kept = {key: value for key, value in os.environ.items() if key not in _LEFT_OUT}
     return {**kept, **settings}
 
 
@@ -81,14 +80,19 @@ def record(name: str, python: str) -> list[Any]:
     return lines_of(done.stdout) if name in RELEASES else done.stdout.splitlines()
 
 
-def main() -> None:
-    """Record what the command line asks for, and keep what was recorded of other releases."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def asked_for() -> tuple[dict[str, str], list[str]]:
+    """Return what the command line has: interpreters by release, and names of programs."""
+    parser = argparse.ArgumentParser()
     parser.add_argument("--python", action="append", default=[], metavar="RELEASE=PYTHON")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
-    pythons = dict(given.split("=", 1) for given in arguments.python)
-    for name in arguments.names or PROGRAMS:
+    return dict(given.split("=", 1) for given in arguments.python), arguments.names
+
+
+def main() -> None:
+    """Record what the command line asks for, and keep what was recorded of other releases."""
+    pythons, names = asked_for()
+    for name in names or PROGRAMS:
         path = HERE / "data" / f"{name}.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         for release in releases_of(name):

@@ -47,8 +47,7 @@ ON_EITHER_KERAS = [
 def run(name: str, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
     words = " ".join(options).split()
     command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
-    kept = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
-    settings = {**kept, "PYTHONPATH": python_path(PACKAGE_ROOT), **settings}
+    settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT), **settings}
     return subprocess.run(command, env=settings, capture_output=True, text=True, cwd=path_of(name).parent)
 
 

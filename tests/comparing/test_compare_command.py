@@ -142,27 +142,6 @@ def test_a_broken_file_is_a_sentence(tmp_path: pathlib.Path, kind: str) -> None:
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
-@pytest.mark.parametrize("command", ["plot", "compare"])
-def test_a_pipe_is_refused_at_once(tmp_path: pathlib.Path, command: str) -> None:
-    """In a process of its own, which is stopped if it waits for somebody to write into the pipe."""
-    good = written(tmp_path, "good.json", content())
-    os.mkfifo(tmp_path / "pipe.json")
-    others = [good] if command == "compare" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "mpls", command, "pipe.json", *others],
-        cwd=tmp_path,
-        env=process_environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"mpls {command}: pipe.json is not a regular file. See mpls docs ")
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

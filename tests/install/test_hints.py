@@ -148,13 +148,6 @@ class RunTest(unittest.TestCase):
     def test_no_option_is_named_that_was_given(self, on: str, names: list[str]) -> None:
         self.assert_hints({name: CASES[name] for name in names}, *on.split())
 
-    @pytest.mark.full
-    def test_a_program_that_has_chosen_keras_3(self) -> None:
-        """Its own wrappers can be replaced; those that `compile` makes cannot."""
-        made = CASES["scaled"]._replace(options="--keras 3 --replace-existing")
-        self.assert_hints({"scaled": made}, "--keras", "3")
-        self.assert_cured({"scaled": made}, "--keras 3 --replace-existing")
-
 
 SCALES = """
 import tensorflow as tf
@@ -162,13 +155,6 @@ opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
 opt.weights
 """
 INSTALLS = "import mpls\nmpls.install()\n"
-# Starts a command with a file as its standard input.
-WITH_INPUT = """
-import subprocess, sys
-file, *command = sys.argv[1:]
-with open(file) as source:
-    sys.exit(subprocess.call([sys.executable, *command], stdin=source))
-"""
 
 
 def said(stderr: str) -> list[str]:
@@ -198,11 +184,3 @@ class WaysTest(unittest.TestCase):
             *_, error, hint = said(programs.run(*run, *command).stderr)
         self.assertEqual(error, "AttributeError: 'LossScaleOptimizer' object has no attribute 'weights'")
         self.assertIn("--keras 2 --replace-existing" if is_run else "(keras=2, replace_existing=True)", hint)
-
-    def test_without_the_source(self) -> None:
-        """What the error itself tells is enough for all but the choice between them."""
-        source = SCALES.replace("opt.weights", "opt.get_scaled_loss(tf.constant(1.0))")
-        with Programs(program=source, installs=INSTALLS + source, starts=WITH_INPUT) as programs:
-            for command in (["program.py", "-m", "mpls", "run", "-"], ["installs.py", "-"]):
-                *_, hint = said(programs.run("starts.py", *command).stderr)
-                self.assertIn("--keras 2." if "run" in command else "Call mpls.install(keras=2).", hint)

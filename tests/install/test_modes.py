@@ -165,47 +165,28 @@ print({
 })
 x, y = tf.ones([4, 2]), tf.ones([4, 1])
 
-class Mine(tf.keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = tf.keras.layers.Dense(1)
-    def call(self, inputs):
-        return self.dense(inputs)
-    def compile(self, optimizer="rmsprop", **kwargs):
-        super().compile(optimizer, **kwargs)
-
-inputs = tf.keras.Input([2])
-for model in (Mine(), tf.keras.Sequential([tf.keras.layers.Dense(1)]),
-              tf.keras.Model(inputs, tf.keras.layers.Dense(1)(inputs))):
-    found = []
-    for arguments in ({}, {"optimizer": "adam"}, {"optimizer": tf.keras.optimizers.SGD(0.5)},
-                      {"optimizer": {"class_name": "Adam", "config": {}}}):
-        model.compile(loss="mse", **arguments)
-        found.append(type(model.optimizer).__module__.rpartition("optimizers.")[2])
-    print(found)
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+for arguments in ({}, {"optimizer": "adam"}, {"optimizer": tf.keras.optimizers.SGD(0.5)},
+                  {"optimizer": {"class_name": "Adam", "config": {}}}):
+    model.compile(loss="mse", **arguments)
+    print(type(model.optimizer).__module__.rpartition("optimizers.")[2])
 with tf.distribute.MirroredStrategy(["cpu:0"]).scope():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile("adam", "mse")
-model.fit(x, y, verbose=0)
-print(type(model.optimizer) is legacy.Adam)
+    mirrored = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    mirrored.compile("adam", "mse")
+mirrored.fit(x, y, verbose=0)
+print(type(mirrored.optimizer) is legacy.Adam)
 
 # Frameworks keep their own: a model that was saved with a new optimizer loads with it.
 new = tf_keras.src.optimizers.adam.Adam
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
 model.compile(new(), "mse")
 model.fit(x, y, verbose=0)
-for path in ("a.keras", "a.h5", "a"):
-    model.save(path)
-    loaded = tf.keras.models.load_model(path)
-    print(path, type(loaded.optimizer).__name__, isinstance(loaded.optimizer, New))
+model.save("a.keras")
+print(isinstance(tf.keras.models.load_model("a.keras").optimizer, New))
 # And one with a name in `compile`, as legacy.
-model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
 model.compile("adam", "mse")
 model.fit(x, y, verbose=0)
-for path in ("b.keras", "b.h5", "b"):
-    model.save(path)
-    loaded = tf.keras.models.load_model(path)
-    print(path, type(loaded.optimizer) is legacy.Adam, int(loaded.optimizer.iterations))
+model.save("b.h5")
+print(type(tf.keras.models.load_model("b.h5").optimizer) is legacy.Adam)
 print(subprocess.run([sys.executable, "-c", "import os; print(os.environ['TF_USE_LEGACY_KERAS'])"],
       capture_output=True, text=True).stdout.strip())
 
@@ -414,9 +395,6 @@ class LegacyOptimizersTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0, process.stderr)
         found, *lines = process.stdout.splitlines()
         self.assertEqual([name for name, is_so in eval(found).items() if not is_so], [])
-        names = "['legacy.rmsprop', 'legacy.adam', 'legacy.gradient_descent', 'legacy.adam']"
-        self.assertEqual(lines[:4], [names] * 3 + ["True"])
-        self.assertEqual(lines[4:7], ["a.keras Adam True", "a.h5 Adam True", "a Adam True"])
-        # Of a legacy optimizer tf_keras itself restores the iterations from H5 files only.
-        self.assertEqual(lines[7:10], ["b.keras True 0", "b.h5 True 1", "b True 0"])
-        self.assertEqual(lines[10:], ["1", "{True} True False {'module'}", "True 1"])
+        names = ["legacy.rmsprop", "legacy.adam", "legacy.gradient_descent", "legacy.adam"]
+        self.assertEqual(lines[:7], [*names, "True", "True", "True"])
+        self.assertEqual(lines[7:], ["1", "{True} True False {'module'}", "True 1"])

@@ -1,23 +1,14 @@
-"""`mpls.install()` in IPython and in notebooks, and at the end of scripts that call it."""
+"""`mpls.install()` in IPython."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import unittest
-
-import pytest
 
 import mpls
 
 from .test_run import Programs
-
-
-def lacks(*names: str) -> str | None:
-    """Why a test cannot run: what is not installed."""
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
-    return f"{', '.join(missing)} not installed" if missing else None
 
 
 class ReprTest(unittest.TestCase):
@@ -66,7 +57,7 @@ for cell in {CELLS!r}:
 """
 
 
-@unittest.skipIf(lacks("IPython"), str(lacks("IPython")))
+@unittest.skipIf(importlib.util.find_spec("IPython") is None, "IPython not installed")
 class IPythonTest(unittest.TestCase):
     def test_cells(self) -> None:
         with Programs(program=IN_IPYTHON) as programs:
@@ -79,39 +70,6 @@ class IPythonTest(unittest.TestCase):
             self.assertEqual(process.stderr.count(f"Call mpls.install({arguments})"), count, output)
         self.assertNotIn("mpls/importing", process.stdout + process.stderr)
         self.assertTrue(process.stdout.endswith("None\n"))
-
-
-KERNEL_CELL = "import tensorflow as tf\nimport mpls\nprint(tf.__name__, mpls.installed())"
-
-
-def notebook() -> str:
-    cell = {
-        "cell_type": "code",
-        "id": "a",
-        "execution_count": None,
-        "metadata": {},
-        "outputs": [],
-        "source": KERNEL_CELL,
-    }
-    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-
-
-@pytest.mark.programs
-@unittest.skipIf(lacks("nbclient", "ipykernel"), str(lacks("nbclient", "ipykernel")))
-class KernelTest(unittest.TestCase):
-    """A notebook as it is, by `mpls run`."""
-
-    def test_kernel_has_the_names(self) -> None:
-        with Programs() as programs:
-            (programs.path / "a.ipynb").write_text(notebook())
-            command = ["-m", "nbclient", "--inplace", "a.ipynb"]
-            if importlib.util.find_spec("nbclient.__main__") is None:
-                command = [str(sys.prefix) + "/bin/jupyter-execute", "--inplace", "a.ipynb"]
-            process = programs.run("-m", "mpls", "run", "--v1", *command)
-            cell = json.loads((programs.path / "a.ipynb").read_text())["cells"][0]
-        self.assertEqual(process.returncode, 0, process.stderr)
-        text = "".join("".join(output.get("text", "")) for output in cell["outputs"])
-        self.assertIn("tensorflow.compat.v1 <mpls.install(v1=True): ", text)
 
 
 class CommandTest(unittest.TestCase):

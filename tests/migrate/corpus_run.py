@@ -66,9 +66,8 @@ def outcome(name: str, tool: str) -> str:
         is_left = migrate(folder, name, tool)
         words = " ".join(program.options).split()
         switches = [SWITCHES[word] for word in words if word in SWITCHES]
-        settings = {key: value for key, value in environment().items() if key != "PYTHONWARNINGS"}
         keras = "1" if "--keras" in words else "0"
-        settings |= {"PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": keras}
+        settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT), "TF_USE_LEGACY_KERAS": keras}
         command = (str(LAUNCHER), *switches, "--", str(folder / f"{name}.py"))
         done = FORKS[keras].run(*command, folder=folder, environment=settings)
     found = ["fails"] if done.returncode else ["differs"] * bool(differences_from_record(name, done.stdout, release))

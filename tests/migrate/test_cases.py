@@ -123,21 +123,6 @@ def test_compile_is_mentioned_only_where_a_program_may_call_it(tmp_path: pathlib
     assert told(f"{policy}model.compile('sgd')\n", "--as-of", "2.2")
 
 
-@pytest.mark.parametrize("as_of", ["2.2", "2.4"])
-@pytest.mark.parametrize(
-    "program",
-    [
-        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, 'dynamic')\n",
-        "opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(o, scale)\n",
-        "Wrapper = tf.keras.mixed_precision.experimental.LossScaleOptimizer\nopt = Wrapper(o, 8)\n",
-        "isinstance(opt, tf.keras.mixed_precision.experimental.LossScaleOptimizer)\n",
-        "o = tf.compat.v1.train.AdamOptimizer()\no = tf.train.experimental.enable_mixed_precision_graph_rewrite(o)\n",
-    ],
-)
-def test_wrappers_that_are_told_it(program: str, as_of: str) -> None:
-    assert told(program, "--as-of", as_of) == []
-
-
 MAKE = (
     "import tensorflow as tf\nold = tf.keras.mixed_precision.experimental\nscale = tf.mixed_precision.experimental.FixedLossScale(2)\n"
     "opt = old.LossScaleOptimizer(o, 'dynamic')\n"

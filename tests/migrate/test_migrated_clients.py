@@ -15,12 +15,6 @@ def test_the_comparison_has_the_table() -> None:
     assert table(RECORDED) in (ROOT / "docs" / "comparison.md").read_text()
 
 
-def test_every_program_has_an_outcome() -> None:
-    assert len(PROGRAMS) >= 60
-    for tool in ("mpls", "native", "tf_upgrade_v2"):
-        assert RECORDED[tool].keys() == PROGRAMS.keys()
-
-
 @pytest.mark.parametrize("tool", ["mpls", "native"])
 def test_the_rewriter_breaks_nothing(tool: str) -> None:
     before = {name for name, what in RECORDED["none"].items() if what == SAME}
@@ -30,10 +24,6 @@ def test_the_rewriter_breaks_nothing(tool: str) -> None:
 @pytest.mark.parametrize("tool", ["mpls", "native"])
 def test_what_does_not_run_is_reported(tool: str) -> None:
     assert set(RECORDED[tool].values()) <= {SAME, "reported"}
-
-
-def test_nine_in_ten_run_as_recorded() -> None:
-    assert list(RECORDED["mpls"].values()).count(SAME) >= 0.9 * len(PROGRAMS)
 
 
 @pytest.mark.programs

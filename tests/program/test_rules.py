@@ -86,16 +86,11 @@ class RulesTest(unittest.TestCase):
 
 
 class TreeTest(unittest.TestCase):
-    def test_programs_of_a_folder_find_their_own_modules_of_one_name(self) -> None:
-        sources = {f"{name}__main": "import tools\ntools.x.Session()\n" for name in "ab"}
-        sources |= {"a__tools": "import tensorflow as x", "b__tools": "import numpy as x"}
-        with program(**sources, shared="from tools import x\nx.Session()"):
-            for order in (("a", "b"), ("b", "a")):
-                found = {each["path"]: each["options"] for each in described(*order)["programs"]}
-                self.assertEqual([bool(found[f"{name}/main.py"]) for name in "ab"], [True, False])
-
-    def test_one_module_that_programs_link_differently(self) -> None:
-        sources = {f"{name}__main": "import sys\nsys.path.append('.')\nimport shared\n" for name in "ab"}
+    @parameterized.expand([("beside", ""), ("above", "import sys\nsys.path.append('.')\nimport shared\n")])
+    def test_programs_of_a_folder_find_their_own_modules_of_one_name(self, where: str, start: str) -> None:
+        """Also where one module of the folder above links them differently."""
+        main = start or "import tools\ntools.x.Session()\n"
+        sources = {f"{name}__main": main for name in "ab"}
         sources |= {"a__tools": "import tensorflow as x", "b__tools": "import numpy as x"}
         with program(**sources, shared="from tools import x\nx.Session()"):
             for order in (("a", "b"), ("b", "a")):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import os
-import pathlib
 import unittest
 import unittest.mock
 import zipapp
-from typing import Any
 
 from parameterized import parameterized
 
@@ -181,18 +178,3 @@ class BoundsTest(unittest.TestCase):
             others = {f"m{number}": f"import m{number + 1}" for number in range(count)}
             found = read(USES_V1 + "import m0", **others)
             self.assertEqual((found["is_whole"], len(found["options"])), (is_whole, int(is_whole)))
-
-    def test_every_file_is_read_once_for_all_programs(self) -> None:
-        opened: list[Any] = []
-        before = builtins.open
-
-        def counted(file: Any, *arguments: Any, **settings: Any) -> Any:
-            opened.append(file)
-            return before(file, *arguments, **settings)
-
-        sources = {"a": "import b, c, numpy", "b": "import a, c", "c": "import main"}
-        with program(main="import a, b, numpy\n" * 20, other="import a, c", **sources) as path:
-            with unittest.mock.patch.object(builtins, "open", counted):
-                described("main.py", "other.py")
-            inner = [pathlib.Path(file).name for file in opened if str(file).startswith(str(path))]
-        self.assertEqual(sorted(inner), ["a.py", "b.py", "c.py", "main.py", "other.py"])

@@ -1,18 +1,18 @@
 """Records what programs do on the releases that they were written for, by the recorder that is one file.
 
-`python record.py --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of environments that have
-these releases, writes `data/NAME-RELEASE.json`. Without names, all of them. The environments need `protobuf<3.20`; the
-recorded ones had TF 1.15.5, 2.2.3, 2.4.4 and 2.8.4, on Python 3.7 to 3.9.
+`python -m tests.tracing.record --python 1.15=PYTHON --python 2.2=PYTHON … [NAME…]`, with the interpreters of
+environments that have these releases, writes `data/NAME-RELEASE.json`. Without names, all of them. The
+environments need `protobuf<3.20`; the recorded ones had TF 1.15.5, 2.2.3, 2.4.4 and 2.8.4, on Python 3.7 to 3.9.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.clients.record import asked_for, environment
 
 HERE = Path(__file__).resolve().parent
 CLIENTS = HERE.parent / "clients" / "programs"
@@ -55,13 +55,6 @@ RECORDED = {
 }
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a run: one thread's sums, no GPU, quiet."""
-    settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    left_out = ("PYTHONPATH", "TF_USE_LEGACY_KERAS", "PYTHONWARNINGS")
-    return {**{key: value for key, value in os.environ.items() if key not in left_out}, **settings}
-
-
 def data_of(name: str) -> Path:
     """Return where the recording of a program is."""
     return HERE / "data" / f"{name}-{RECORDED[name].release}.json"
@@ -69,15 +62,11 @@ def data_of(name: str) -> Path:
 
 def main() -> None:
     """Record what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", action="append", default=[], metavar="RELEASE=PYTHON")
-    parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
-    pythons = dict(given.split("=", 1) for given in arguments.python)
+    pythons, names = asked_for()
     recorder = HERE / "data" / "mpls_recorder.py"
     printed = subprocess.run([sys.executable, "-m", "mpls", "trace", "--recorder"], stdout=subprocess.PIPE, check=True)
     recorder.write_bytes(printed.stdout)
-    for name in arguments.names or RECORDED:
+    for name in names or RECORDED:
         about = RECORDED[name]
         if about.release in pythons:
             command = [

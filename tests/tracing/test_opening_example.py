@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from mpls.documentation import sections
+from tests.clients.record import environment
 from tests.processes import PACKAGE_ROOT, python_path
 
-from .record import HERE, data_of, environment
+from .record import HERE, data_of
 
 ANCHOR = "a-complete-example"
 # Run on an old machine; what it has recorded there is in `data`.

@@ -16,9 +16,8 @@ import pytest
 
 from mpls.cli import main
 from mpls.comparing import compare, text_of
+from tests.clients.record import environment
 from tests.processes import python_path
-
-from .record import environment
 
 PROGRAM = """
 import tensorflow as tf, tf_keras

@@ -11,9 +11,10 @@ import tempfile
 import pytest
 
 from mpls.comparing import compare, read_trace, text_of
+from tests.clients.record import environment
 from tests.processes import PACKAGE_ROOT, python_path
 
-from .record import RECORDED, data_of, environment
+from .record import RECORDED, data_of
 
 
 def trace(name: str, out: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:

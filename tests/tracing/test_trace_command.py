@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from mpls.comparing import read_trace
+from tests.clients.record import environment
 from tests.processes import PACKAGE_ROOT, python_path
-
-from .record import environment
 
 PROGRAM = """
 import sys

@@ -15,7 +15,6 @@ mpls.keras.LossScaleOptimizer()  # error: call-arg | reportCallIssue
 mpls.keras.LossScaleOptimizer(adam, dynamic="yes")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(adam, True, 8, 2000, "name")  # error: call-arg | reportCallIssue
 mpls.keras.LossScaleOptimizer(adam, loss_scale=8)  # error: call-arg | reportCallIssue
-mpls.keras.LossScaleOptimizer.from_config()  # error: call-arg | reportCallIssue
 
 opt = mpls.keras.LossScaleOptimizer(adam, True, 8, 2000, name="name")
 variables = [keras.Variable(1.0)]
@@ -25,9 +24,6 @@ opt.apply_gradients()  # error: call-arg | reportCallIssue
 opt.minimize(lambda: 1.0)  # error: call-overload | reportCallIssue
 opt.minimize(lambda: 1.0, variables, taep=None)  # error: call-overload | reportCallIssue
 opt.compute_gradients(lambda: 1.0, variables, grad_loss=None)  # error: call-arg | reportCallIssue
-opt.apply([], variables, 3)  # error: call-arg | reportCallIssue
-opt.get_slot(variables[0])  # error: call-arg | reportCallIssue
-opt.state_dict(sess=None)  # error: call-arg | reportCallIssue
 opt.name = 3  # error: assignment | reportAttributeAccessIssue
 
 sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
@@ -36,23 +32,18 @@ mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, "dynamik")  # error: arg-type | re
 graph = mpls.v1.MixedPrecisionLossScaleOptimizer(sgd, 8)
 graph.minimize(1.0, tape=None)  # error: call-arg | reportCallIssue
 graph.minimize(1.0, gate_gradients="op")  # error: arg-type | reportArgumentType
-graph.compute_gradients(1.0, variables=[])  # error: call-arg | reportCallIssue
 graph.apply_gradients([], experimental_aggregate_gradients=False)  # error: call-arg | reportCallIssue
 mpls.v1.enable_mixed_precision_graph_rewrite(sgd, "static")  # error: arg-type | reportArgumentType
-mpls.v1.disable_mixed_precision_graph_rewrite(sgd)  # error: call-arg | reportCallIssue
-mpls.v1.register_loss_scale_wrapper(sgd)  # error: call-arg | reportCallIssue
 
 mpls.v1.LossScale()  # error: abstract | reportAbstractUsage
 mpls.v1.FixedLossScale("8")  # error: arg-type | reportArgumentType
 mpls.v1.DynamicLossScale(8, 2000, 2.0, True)  # error: call-arg | reportCallIssue
-mpls.v1.DynamicLossScale(growth_steps=2000)  # error: call-arg | reportCallIssue
 
 mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.SGD())  # error: call-arg | reportCallIssue
 mpls.experimental.LossScaleOptimizer(adam, "static")  # error: arg-type | reportArgumentType
 mpls.experimental.Policy("float32", "static")  # error: arg-type | reportArgumentType
 mpls.keras.Policy(16)  # error: arg-type | reportArgumentType
 mpls.keras.set_global_policy(16)  # error: arg-type | reportArgumentType
-mpls.keras.load_model(None)  # error: arg-type | reportArgumentType
 mpls.keras.load_model("model.keras", keras="keras3")  # error: arg-type | reportArgumentType
 
 mpls.contrib.LossScaleManager()  # error: abstract | reportAbstractUsage
@@ -62,4 +53,3 @@ mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, ratio=2)  # error: call-a
 mpls.install("2.3", True)  # error: call-arg | reportCallIssue
 mpls.install(keras=4)  # error: arg-type | reportArgumentType
 mpls.convert_state(opt)  # error: call-arg | reportCallIssue
-mpls.convert_state(opt, opt, variables, variables)  # error: call-arg | reportCallIssue

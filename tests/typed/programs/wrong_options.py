@@ -12,9 +12,7 @@ import mpls.v1
 sgd = tf_keras.optimizers.SGD()
 mpls.keras.LossScaleOptimizer(sgd, min_scale="1")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, initial_scale="high")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, consecutive_hysteresis=1)  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, skip_counts_step="no")  # error: arg-type | reportArgumentType
-mpls.keras.LossScaleOptimizer(sgd, max_consecutive_skips="3")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up="stop")  # error: arg-type | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda: None)  # error: arg-type, misc | reportArgumentType
 mpls.keras.LossScaleOptimizer(sgd, on_give_up=lambda it: it.name)  # error: attr-defined | reportAttributeAccessIssue
@@ -23,8 +21,6 @@ mpls.keras.LossScaleOptimizer(sgd, count_step=True)  # error: call-arg | reportC
 
 opt = mpls.keras.LossScaleOptimizer(sgd, adjustable=True, track_overflows=True)
 opt.enabled = False  # error: assignment | reportAttributeAccessIssue
-opt.set_scale()  # error: call-arg | reportCallIssue
-opt.configure(500)  # error: call-arg | reportCallIssue
 opt.configure(initial_scale=8)  # error: call-arg | reportCallIssue
 count: str = opt.overflow_report()[0].count  # error: assignment | reportAssignmentType
 print(opt.overflow_report()[0].nonsense)  # error: attr-defined | reportAttributeAccessIssue
@@ -32,17 +28,13 @@ print(opt.overflow_report()[0].nonsense)  # error: attr-defined | reportAttribut
 v1_sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
 mpls.v1.DynamicLossScale(min_scale="1")  # error: arg-type | reportArgumentType
 mpls.v1.FixedLossScale(8).set_scale(4)  # error: attr-defined | reportAttributeAccessIssue
-mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, min_scale=1)  # error: call-arg | reportCallIssue
 mpls.v1.MixedPrecisionLossScaleOptimizer(v1_sgd, 8, enabled="auto")  # error: arg-type | reportArgumentType
 manager = mpls.contrib.FixedLossScaleManager(8)
 mpls.contrib.LossScaleOptimizer(v1_sgd, manager, on_give_up="stop")  # error: arg-type | reportArgumentType
 mpls.experimental.LossScaleOptimizer(sgd, 8, check_unscaled="yes")  # error: arg-type | reportArgumentType
 
 callback = mpls.monitor.LossScaleCallback(every="2")  # error: arg-type | reportArgumentType
-mpls.monitor.LossScaleCallback(optimizers=opt)  # error: call-arg | reportCallIssue
 callback.save(3)  # error: arg-type | reportArgumentType
 callback.history = []  # error: misc | reportAttributeAccessIssue
-mpls.monitor.LossScaleHook()  # error: call-arg | reportCallIssue
 hook = mpls.monitor.LossScaleHook(opt, 10, True, 1.0)  # error: call-arg | reportCallIssue
-mpls.monitor.write_scalars(opt, name=1)  # error: arg-type | reportArgumentType
 written: str = mpls.monitor.write_scalars(opt, 1)  # error: assignment, func-returns-value | reportAssignmentType
