@@ -33,104 +33,61 @@ def run_python(code: str, *paths: str) -> str:
     return result.stdout
 
 
-# Run in a fresh interpreter. It writes down what a careless import could change, imports a module in a child
-# process with its output going to a file, and reports every difference.
+# Run in a fresh interpreter, in which each part is imported in a child process; reports what is printed and changed.
 WATCH = """
 import json, logging, os, sys, tempfile, warnings
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops
 from tensorflow.python.training.experimental import mixed_precision, mixed_precision_global_state
 
-NAMESPACES = {
-    "tf": tf,
-    "tf.compat.v1": tf.compat.v1,
-    "tf.compat.v1.mixed_precision": tf.compat.v1.mixed_precision,
-    "tf.compat.v1.mixed_precision.experimental": tf.compat.v1.mixed_precision.experimental,
-    "tf.compat.v1.train": tf.compat.v1.train,
-    "tf.compat.v1.train.experimental": tf.compat.v1.train.experimental,
-    "tf.compat.v1.train.Optimizer": tf.compat.v1.train.Optimizer,
-    "tf.distribute": tf.distribute,
-    "tf.train": tf.train,
-    "tf.__internal__.train": tf.__internal__.train,
-    "tf.__internal__.mixed_precision": tf.__internal__.mixed_precision,
-    "native mixed_precision": mixed_precision,
-    "native mixed_precision_global_state": mixed_precision_global_state,
-}
-
+v1 = tf.compat.v1
+NAMESPACES = (tf, v1, v1.mixed_precision, v1.mixed_precision.experimental, v1.train, v1.train.experimental)
+NAMESPACES += (v1.train.Optimizer, tf.distribute, tf.train, tf.__internal__.train, tf.__internal__.mixed_precision)
+NAMESPACES += (mixed_precision, mixed_precision_global_state)
 # `tf.keras` loads Keras when it is first asked for, which is not for this test to do.
 LAZY = ("keras", "losses", "metrics", "optimizers", "initializers")
 
-def options():
-    # Asking for the options makes no device list, but takes the context as it is.
-    return {name: repr(value) for name, value in sorted(vars(context.context()).items())
-            if isinstance(value, (bool, int, float, str, type(None), dict, list, tuple))}
-
 def state():
     found = {}
-    for name, namespace in NAMESPACES.items():
+    for namespace in NAMESPACES:
         # Deprecated namespaces are modules around modules.
-        wrapped = vars(namespace).get("_tfmw_wrapped_module")
-        for layer in [namespace] if wrapped is None else [namespace, wrapped]:
+        for layer in (namespace, vars(namespace).get("_tfmw_wrapped_module", namespace)):
             for attribute, value in vars(layer).items():
                 if attribute not in LAZY and not attribute.startswith(("__", "_tfmw")):
-                    found[f"{name}.{attribute}"] = id(value)
-    registry = mixed_precision._REGISTERED_WRAPPER_OPTIMIZER_CLS
-    found["wrapper registry"] = repr(sorted(map(str, registry.items())))
-    found["control flow v2"] = tf.compat.v1.control_flow_v2_enabled()
-    found["v2 behaviour"] = tf.__internal__.tf2.enabled()
-    found["resource variables"] = tf.compat.v1.resource_variables_enabled()
-    found["tensor equality"] = tf.Tensor._USE_EQUALITY
-    found["eager"] = tf.executing_eagerly()
-    found["graph"] = (len(ops.get_default_graph().get_operations()), ops._default_graph_stack.stack)
-    found["soft placement"] = context.context()._soft_device_placement
-    found["context is initialised"] = context.context()._context_handle is not None
-    found["context options"] = options()
-    found["warnings filters"] = list(map(str, warnings.filters))
-    found["environment"] = dict(os.environ)
+                    found[f"{layer.__name__}.{attribute}"] = id(value)
+    found["wrapper registry"] = sorted(map(str, mixed_precision._REGISTERED_WRAPPER_OPTIMIZER_CLS.items()))
+    found["switches"] = (v1.control_flow_v2_enabled(), tf.__internal__.tf2.enabled(), tf.executing_eagerly(),
+                         v1.resource_variables_enabled(), tf.Tensor._USE_EQUALITY)
+    found["context"] = {name: repr(value) for name, value in vars(context.context()).items()
+                        if isinstance(value, (bool, int, float, str, type(None), dict, list, tuple))}
     for name in ("", "tensorflow", "absl", "tf_keras", "keras", "mpls"):
         logger = logging.getLogger(name)
-        handlers = list(map(str, logger.handlers))
-        found[f"logger {name}"] = (logger.level, logger.propagate, handlers, logger.filters)
-    found["strategy"] = repr(type(tf.distribute.get_strategy()))
-    found["sys.path"] = list(sys.path)
-    found["standard hooks"] = [id(x) for x in (sys.excepthook, sys.displayhook, sys.stdout, sys.stderr)]
-    found["__import__"] = id(__import__)
-    found["meta path"] = list(map(str, sys.meta_path))
+        found[f"logger {name}"] = (logger.level, logger.propagate, logger.handlers, logger.filters)
+    found["python"] = (warnings.filters, dict(os.environ), sys.path, sys.meta_path, sys.excepthook, __import__)
     return {key: repr(value) for key, value in found.items()}
 
 def changes_of(module):
-    before = state()
-    keras_before = {name for name in ("keras", "tf_keras") if name in sys.modules}
+    before, keras_before = state(), {"keras", "tf_keras"} & set(sys.modules)
     __import__(module)
-    after = state()
+    after, loaded = state(), {"keras", "tf_keras"} & set(sys.modules) - keras_before
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    loaded = sorted({name for name in ("keras", "tf_keras") if name in sys.modules} - keras_before)
-    return {"changed": changed, "keras": loaded}
+    return {"changed": changed, "keras": sorted(loaded)}
 
 def watch(module):
     # Output on file descriptors, so that native code is seen as well.
-    with tempfile.TemporaryFile() as output:
-        reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile() as answer:
         child = os.fork()
         if not child:
-            os.close(reader)
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
-            try:
-                answer = json.dumps(changes_of(module))
-            except BaseException as error:
-                answer = json.dumps({"error": repr(error)})
+            with open(answer.name, "w") as file:
+                json.dump(changes_of(module), file)
             sys.stdout.flush()
             sys.stderr.flush()
-            os.write(writer, answer.encode())
             os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as answers:
-            answer = json.loads(answers.read())
         os.waitpid(child, 0)
         output.seek(0)
-        return {**answer, "printed": output.read().decode()}
+        return {**json.load(answer), "printed": output.read().decode()}
 """
 
 QUIET = {"changed": [], "keras": [], "printed": ""}
