@@ -110,72 +110,6 @@ def same_inner(cls: Any, factory: Callable[[], Any] | None = None) -> str:
     return "both ok"
 
 
-def strategy(name: str) -> Any:
-    experimental = tf.compat.v1.distribute.experimental
-    makers = {
-        "default": tf.distribute.get_strategy,
-        "onedevice": lambda: tf.distribute.OneDeviceStrategy("/cpu:0"),
-        "mirrored1": lambda: tf.distribute.MirroredStrategy(["/cpu:0"]),
-        "mirrored2": lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]),
-        "central1": lambda: tf.distribute.experimental.CentralStorageStrategy(["/cpu:0"]),
-        "central2": lambda: tf.distribute.experimental.CentralStorageStrategy(["/cpu:0", "/cpu:1"]),
-        "ps": experimental.ParameterServerStrategy,
-        "mwms": tf.distribute.MultiWorkerMirroredStrategy,
-    }
-    return makers[name]()
-
-
-def under(name: str, function: Callable[[], Any]) -> Any:
-    with strategy(name).scope():
-        return function()
-
-
-def cross_replica_apply(factory: Callable[[], Any], name: str = "mirrored1") -> Any:
-    def apply() -> Any:
-        weight = tf.Variable(1.0)
-        return factory().apply_gradients([(tf.constant(1.0), weight)])
-
-    return under(name, apply)
-
-
-def apply_under(name: str, factory: Callable[[], Any], outside: bool = False) -> str:
-    here = strategy(name)
-    optimizer = factory() if outside else None
-    with here.scope():
-        weight = tf.Variable(1.0)
-        optimizer = optimizer or factory()
-
-    def step() -> Any:
-        optimizer.apply_gradients([(tf.constant(1.0), weight)])
-
-    if tf.executing_eagerly():
-        tf.function(lambda: here.run(step))()
-        after = weight.numpy()
-        if not after < 1:
-            return f"not applied: {after}"
-    else:
-        with here.scope():
-            here.run(step)
-    return "applied"
-
-
-def with_class_of(real: Any, path: str) -> Any:
-    """A one-device strategy that says that it is of another class, which cannot be made on one machine."""
-    cls: Any = tf
-    for part in path.split(".")[1:]:
-        cls = getattr(cls, part)
-    real.__class__ = cls
-    return real
-
-
-def stand_in(path: str, function: Callable[[], Any]) -> Any:
-    pretender = tf.distribute.OneDeviceStrategy("/cpu:0")
-    scope = pretender.scope()
-    with_class_of(pretender, path)
-    with scope:
-        return function()
-
-
 def describe_opt(optimizer: Any) -> str:
     text = full(type(optimizer))
     if hasattr(optimizer, "inner_optimizer"):
@@ -199,28 +133,6 @@ def fit(model: Any) -> Any:
 
 def pub_dir(optimizer: Any) -> list[str]:
     return [name for name in sorted(dir(optimizer)) if not name.startswith("_")]
-
-
-# Some records have a label instead of an expression.
-WRAPPERS = {
-    "MPLSO": "MPLSO(v1opt(), 'dynamic')",
-    "KLSO": "KLSO(kopt())",
-    "KLSO(legacy)": "KLSO(kleg())",
-    "KLSOX": "KLSOX(kopt(), 'dynamic')",
-}
-STRATEGIES = {
-    "ParameterServerStrategyV2": "tf.distribute.experimental.ParameterServerStrategy",
-    "TPUStrategy": "tf.distribute.TPUStrategy",
-}
-
-
-def expression_of(record: str) -> str:
-    """The Python expression of a record."""
-    label = re.fullmatch(r"(?:\(stand-in\) )?(\S+) under (\S+)", record)
-    if not label:
-        return record
-    wrapper, path = WRAPPERS[label[1]], STRATEGIES.get(label[2], label[2])
-    return f"describe_opt(stand_in({path!r}, lambda: {wrapper}))"
 
 
 # --- evaluation -----------------------------------------------------------------------------------
@@ -254,7 +166,6 @@ class FreshState:
         registries = [d for m in modules for name, d in vars(m).items() if type(d) is dict and name[:2] != "__"]
         registries.append(native_rewrite._REGISTERED_WRAPPER_OPTIMIZER_CLS)
         self._registries = [(registry, dict(registry)) for registry in registries]
-        self._strategy = tf.distribute.get_strategy()
 
     def restore(self) -> None:
         for registry, content in self._registries:
@@ -345,7 +256,7 @@ def main(mode: str) -> None:
         NAMES.update(new_names, **({} if group["release"] == NEWEST else OLD_NAMES))
         for record, *_ in group["cases"]:
             state.restore()
-            results[f"{group['group']} :: {record}"] = evaluate(expression_of(record))
+            results[f"{group['group']} :: {record}"] = evaluate(record)
     json.dump(results, sys.stdout)
 
 

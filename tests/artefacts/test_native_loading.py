@@ -18,6 +18,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from mpls.errors import MplsWarning
 from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
@@ -37,10 +38,14 @@ def write_models(folder: pathlib.Path) -> None:
             for kind, settings in (("dynamic", DYNAMIC), ("fixed", FIXED)):
                 if (family, who, kind) == ("keras3", "native", "fixed"):
                     continue
-                model = framework.Sequential([framework.Input([1]), framework.layers.Dense(1)])
+                model = framework.Sequential(
+                    [framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")]
+                )
                 model.compile(wrapper(optimizers.Adam(0.0625), **settings), framework.losses.MeanSquaredError())
                 for _ in range(3):
                     model.train_on_batch(np.ones([2, 1], np.float32), np.zeros([2, 1], np.float32))
+                if who == "ours" and kind == "dynamic":
+                    mpls.keras.save_model(model, folder / f"{framework.__name__}-{family}-ours-dynamic-by_mpls.keras")
                 # In this order: Keras 3 forgets the optimizer when it writes an H5 file.
                 for suffix in (".keras", ".h5", ""):
                     # One of the two, as a SavedModel takes seconds.
@@ -48,27 +53,39 @@ def write_models(folder: pathlib.Path) -> None:
                         model.save(folder / f"{framework.__name__}-{family}-{who}-{kind}{suffix}")
 
 
+def unnamed(found: Any) -> Any:
+    """Return what was found without the wrapper's name, which has the number of those made before it."""
+    return {**found, "config": {**found["config"], "name": ""}} if isinstance(found, dict) else found
+
+
 class NativeLoadingTest(unittest.TestCase):
     found: dict[str, dict[str, Any]]
+    back: dict[str, Any]
 
     @classmethod
     def setUpClass(cls) -> None:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as name:
+            folder, back = pathlib.Path(name, "models"), pathlib.Path(name, "back")
+            folder.mkdir()
+            back.mkdir()
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                write_models(pathlib.Path(folder))
-            running = {when: cls.start(when, folder) for when in ("without", "after", "installed")}
+                write_models(folder)
+            running = {when: cls.start(when, folder, back) for when in ("without", "after", "installed")}
             printed = {when: process.communicate(timeout=300) for when, process in running.items()}
-        for when, (_, errors) in printed.items():
-            assert running[when].returncode == 0, f"{when}: {errors}"
+            for when, (_, errors) in printed.items():
+                assert running[when].returncode == 0, f"{when}: {errors}"
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "mpls.keras.load_model: .* does not hold", MplsWarning)
+                cls.back = {path.name: mpls.keras.load_model(path).optimizer for path in back.iterdir()}
         cls.found = {when: json.loads(output.strip().split("\n")[-1]) for when, (output, _) in printed.items()}
 
     @staticmethod
-    def start(when: str, folder: str) -> subprocess.Popen[str]:
+    def start(when: str, folder: pathlib.Path, back: pathlib.Path) -> subprocess.Popen[str]:
         # What `tf.keras` is does not matter.
         legacy = "1" if when == "after" else "0"
         return subprocess.Popen(
-            [sys.executable, str(HERE / "loading_natively.py"), when, folder, str(HERE / "data" / "configs")],
+            [sys.executable, str(HERE / "loading_natively.py"), when, folder, HERE / "data" / "configs", back],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -83,11 +100,30 @@ class NativeLoadingTest(unittest.TestCase):
             with self.subTest(key=key):
                 self.assertEqual(self.found["after"][key], expected)
 
+    @pytest.mark.programs
+    def test_what_mpls_has_written_loads_where_it_is_not_and_comes_back(self) -> None:
+        without = self.found["without"]
+        written = [key for key in without if "-ours-" in key and " " not in key]
+        for key in written:
+            with self.subTest(key=key):
+                native = key.replace("-ours-", "-native-").replace("-by_mpls", "")
+                if native in without:
+                    self.assertEqual(unnamed(without[key]), unnamed(without[native]))
+                else:
+                    # Keras 3 knows no fixed scale; this one grows after more steps than its counter holds.
+                    self.assertIn("keras3-ours-fixed", key)
+                    self.assertEqual((without[key]["scale"], without[key]["good_steps"]), (8.0, 0))
+                if key in self.back:
+                    self.assertIn(mpls.keras.LossScaleOptimizer, type(self.back[key]).__mro__)
+                    steps = 0 if "legacy" in key and key.endswith(".keras") else without[key]["iterations"] + 1
+                    self.assertEqual(int(self.back[key].iterations), steps)
+        self.assertEqual(len(self.back), len([key for key in without if " " not in key and "-" in key]) - 3)
+
     @parameterized.expand([("after", "after"), ("installed", "installed")])
     @pytest.mark.programs
     def test_what_mpls_has_written_comes_back_as_its_own(self, name: str, when: str) -> None:
         written = [key for key in self.found[when] if "-ours-" in key and " " not in key]
-        self.assertEqual(len(written), 14)
+        self.assertEqual(len(written), 17)
         for key in written:
             with self.subTest(key=key):
                 found = self.found[when][key]

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
@@ -25,9 +19,8 @@ import mpls.errors
 import mpls.experimental
 import mpls.v1
 from tests.golden.replay import control_flow, numbers
-from tests.processes import python_path
 
-from .replay import Artefact, GraphTraining, artefacts, assert_state, graph_training_of
+from .replay import Artefact, GraphTraining, artefacts, assert_state
 
 v1 = tf.compat.v1
 
@@ -111,7 +104,7 @@ class TestSaver:
     @pytest.mark.default_run("each value", by=lambda artefact, v2: (artefact.id, (artefact.run, v2)))
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
-            training = graph_training_of(artefact)
+            training = GraphTraining(artefact)
             saver = v1.train.Saver()
             with v1.Session() as session:
                 session.run(v1.global_variables_initializer())
@@ -122,7 +115,7 @@ class TestSaver:
     @pytest.mark.default_run("each value")
     def test_starts_a_fresh_scale_for_what_was_saved_without(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2):
-            training = graph_training_of(artefact)
+            training = GraphTraining(artefact)
             with v1.Session() as session:
                 session.run(v1.global_variables_initializer())
                 with pytest.warns(mpls.errors.MplsWarning, match="holds no loss scale.*fresh, at 8.0") as caught:
@@ -180,11 +173,27 @@ class TestNamesOfPowers:
     @pytest.mark.default_run("one case")
     def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
         path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
-        for wrap in (native, bare):
+        for wrap in (native, bare, None):
             with graph(v2=v2), v1.Session() as session:
-                train_adams(wrap, *scopes, conditionals=conditionals)
-                v1.train.Saver().restore(session, path)
+                if wrap is None:
+                    v1.train.import_meta_graph(f"{path}.meta").restore(session, path)
+                else:
+                    train_adams(wrap, *scopes, conditionals=conditionals)
+                    v1.train.Saver().restore(session, path)
                 assert powers(session) == expected
+
+    def test_of_loss_scales_of_tensorflow_too(self) -> None:
+        def over_native_scale(inner: Any, _: Any) -> Any:
+            return ours(inner, v1.mixed_precision.DynamicLossScale(8.0, 2))
+
+        path, expected = saved_by(over_native_scale, self.folder, "", v2=False)
+        for wrap in (over_native_scale, ours, native):
+            with graph(), v1.Session() as session:
+                train_adams(wrap, "")
+                v1.train.Saver().restore(session, path)
+                state = {each.op.name: session.run(each) for each in v1.global_variables()}
+                assert powers(session) == expected
+                assert (state["current_loss_scale"], state["good_steps"]) == (16.0, 1)
 
     def test_are_in_savers_of_users_own(self) -> None:
         with graph(), v1.Session() as session:
@@ -216,7 +225,7 @@ class TestNamesOfPowers:
 def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None) -> str:
     """Train an artefact's spec without loss scaling, and save it."""
     with graph(), v1.Session() as session:
-        training = graph_training_of(ADAM, scaled=False, make=make)
+        training = GraphTraining(ADAM, scaled=False, make=make)
         session.run(v1.global_variables_initializer())
         for _ in range(3):
             training.step(session, [1.0, 1.0])
@@ -238,7 +247,7 @@ class TestKindsOfSavers:
         path = saved_plain(self.folder, sharded=kind == "sharded", make=make)
         reader = tf.train.load_checkpoint(path)
         with graph(), v1.Session() as session:
-            training = graph_training_of(ADAM, make=make)
+            training = GraphTraining(ADAM, make=make)
             var_list = v1.global_variables()[1:] if kind == "var_list" else None
             saver = v1.train.Saver(
                 var_list, sharded=kind == "sharded", restore_sequentially=kind == "sequential", name="their_saver"
@@ -252,7 +261,7 @@ class TestKindsOfSavers:
             for variable in var_list or v1.global_variables():
                 if variable.op.name not in ("current_loss_scale", "good_steps"):
                     assert np.array_equal(session.run(variable), reader.get_tensor(variable.op.name)), variable.name
-            assert training.optimizer.state_dict(session)["scale"] == 8.0
+            assert training.opt.state_dict(session)["scale"] == 8.0
 
     def test_restore_parts_of_variables(self) -> None:
         def build(wrap: Any) -> Any:
@@ -286,7 +295,7 @@ class TestKindsOfSavers:
         artefact = ADAM if who == "native" else None
         path = ADAM.prefix if artefact else saved_plain(self.folder)
         with graph():
-            training = graph_training_of(ADAM)
+            training = GraphTraining(ADAM)
             reads = training.reads()
             scaffold = v1.train.Scaffold()
             creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=path)
@@ -301,7 +310,7 @@ class TestKindsOfSavers:
     def test_leave_what_is_missing_otherwise_to_tensorflow(self) -> None:
         path = saved_plain(self.folder)
         with graph(), v1.Session() as session:
-            training = graph_training_of(ADAM)
+            training = GraphTraining(ADAM)
             other = v1.get_variable("other", initializer=1.0)
             session.run(v1.global_variables_initializer())
             with pytest.raises(tf.errors.NotFoundError, match="other not found in checkpoint"):
@@ -312,16 +321,14 @@ class TestKindsOfSavers:
 
     def test_restore_object_based_checkpoints(self) -> None:
         with graph(), v1.Session() as session:
-            training = graph_training_of(ADAM)
+            training = GraphTraining(ADAM)
             session.run(v1.global_variables_initializer())
             training.step(session, [1.0, 1.0])
-            checkpoint = v1.train.Checkpoint(
-                optimizer=training.optimizer, step=training.global_step, **training.by_name
-            )
+            checkpoint = v1.train.Checkpoint(optimizer=training.opt, step=training.global_step, **training.by_name)
             path = checkpoint.save(str(self.folder / "object"), session=session)
             expected = state_of(training, session)
         with graph(), v1.Session() as session:
-            training = graph_training_of(ADAM)
+            training = GraphTraining(ADAM)
             v1.train.Saver().restore(session, path)
             assert_state(state_of(training, session), expected, exact=True)
 
@@ -351,84 +358,6 @@ class TestKindsOfSavers:
                 saver.restore(session, path)
 
 
-def experimental(inner: Any, loss_scale: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
-        return mpls.experimental.LossScaleOptimizer(inner, loss_scale)
-
-
-def legacy_as_of(inner: Any, loss_scale: Any) -> Any:
-    with mpls.install(as_of="2.3"):
-        return experimental(inner, loss_scale)
-
-
-NATIVE_SCALES = {
-    "dynamic": lambda: v1.mixed_precision.DynamicLossScale(8.0, 2),
-    "fixed": lambda: v1.mixed_precision.FixedLossScale(8.0),
-}
-
-
-class TestLossScalesOfTensorFlow:
-    """TensorFlow's own classes of loss scales in wrappers of mpls."""
-
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
-    @contextlib.contextmanager
-    def program(self, wrap: Any, scale: str, when: str = "after") -> Iterator[tuple[Any, Any, Any]]:
-        """Yield a session, a training op and a Saver, which is made before or after the op."""
-        with graph(), v1.Session() as session:
-            weight = v1.get_variable("w", initializer=[1.0, 2.0], use_resource=True)
-            is_keras = wrap in (experimental, legacy_as_of)
-            inner = tf_keras.optimizers.legacy.SGD(0.1) if is_keras else v1.train.MomentumOptimizer(0.1, 0.9)
-            optimizer = wrap(inner, NATIVE_SCALES[scale]())
-            saver = v1.train.Saver() if when == "before" else None
-
-            def loss() -> Any:
-                return tf.reduce_sum(weight**2)
-
-            train_op = optimizer.minimize(loss if is_keras else loss(), var_list=[weight])
-            saver = saver or v1.train.Saver()
-            session.run(v1.global_variables_initializer())
-            yield session, train_op, saver
-
-    def numbers(self, session: Any) -> dict[str, Any]:
-        names = ("w", "current_loss_scale", "good_steps")
-        return {each.op.name: session.run(each).tolist() for each in v1.global_variables() if each.op.name in names}
-
-    @parameterized.expand(itertools.product((native, ours, legacy_as_of), ("before", "after"), NATIVE_SCALES))
-    @pytest.mark.default_run("each value")
-    def test_savers_keep_their_names(self, wrap: Any, when: str, scale: str) -> None:
-        with self.program(wrap, scale, when) as (session, train_op, saver):
-            for _ in range(3):
-                session.run(train_op)
-            path = saver.save(session, str(self.folder / "model"))
-            saved = self.numbers(session)
-        own = {"dynamic": {"current_loss_scale": 16.0, "good_steps": 1}, "fixed": {}}
-        assert {name: value for name, value in saved.items() if name != "w"} == own[scale]
-        assert saved.keys() <= {name for name, _ in tf.train.list_variables(path)}
-        for reader in (native, ours) if wrap in (native, ours) else (wrap,):
-            with self.program(reader, scale, when) as (session, _, saver):
-                saver.restore(session, path)
-                assert self.numbers(session) == saved
-
-    @parameterized.expand([(ours,), (legacy_as_of,)])
-    def test_missing_and_invalid_scales(self, wrap: Any) -> None:
-        with self.program(wrap, "fixed") as (session, _, saver):
-            without = saver.save(session, str(self.folder / "without"))
-        with self.program(wrap, "dynamic") as (session, _, saver):
-            with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 8.0"):
-                saver.restore(session, without)
-            (variable,) = (each for each in v1.global_variables() if each.op.name == "current_loss_scale")
-            variable.load(0.0, session)
-            invalid = saver.save(session, str(self.folder / "invalid"))
-            variable.load(4.0, session)
-            with pytest.raises(mpls.errors.SavedStateError, match="current_loss_scale must "):
-                saver.restore(session, invalid)
-            assert session.run(variable) == 4.0
-
-
 HOSTILE = [("current_loss_scale", value) for value in (0.0, -2.0, float("nan"), float("inf"))]
 HOSTILE += [("good_steps", -1), ("good_steps", 3)]
 
@@ -441,8 +370,8 @@ class TestHostileState:
     @parameterized.expand(HOSTILE, name_func=named)
     def test_is_refused_and_nothing_changes(self, name: str, value: float) -> None:
         with graph(), v1.Session() as session:
-            training = graph_training_of(ADAM)
-            checkpoint = v1.train.Checkpoint(optimizer=training.optimizer, **training.by_name)
+            training = GraphTraining(ADAM)
+            checkpoint = v1.train.Checkpoint(optimizer=training.opt, **training.by_name)
             saver = v1.train.Saver()
             session.run(v1.global_variables_initializer())
             session.run(checkpoint.save_counter.initializer)
@@ -473,10 +402,8 @@ class TestObjectBased:
     @pytest.mark.default_run("each value", by=lambda artefact, v2: (artefact.id, v2))
     def test_restores_what_any_release_wrote(self, artefact: Artefact, v2: bool) -> None:
         with graph(v2=v2), v1.Session() as session:
-            training = graph_training_of(artefact)
-            checkpoint = v1.train.Checkpoint(
-                optimizer=training.optimizer, step=training.global_step, **training.by_name
-            )
+            training = GraphTraining(artefact)
+            checkpoint = v1.train.Checkpoint(optimizer=training.opt, step=training.global_step, **training.by_name)
             session.run(v1.global_variables_initializer())
             checkpoint.restore(artefact.prefix).assert_consumed().run_restore_ops(session)
             assert_goes_on(training, session)
@@ -533,79 +460,3 @@ class TestObjectBased:
                 tf.train.Checkpoint(opt=opt, w=weight).restore(path).expect_partial()
             opt.apply_gradients([(tf.fill([2], float("nan")), weight)])
             self.assert_restored(path, inner, weight, lambda each: each.numpy())
-
-    def test_of_the_wrapped_optimizer_alone_goes_into_the_wrapper_in_a_graph(self, tmp_path: pathlib.Path) -> None:
-        with graph(), v1.Session() as session:
-            weight, _, opt = self.adam(bare)
-            train_op = opt.minimize(tf.reduce_sum(weight * weight))
-            checkpoint = v1.train.Checkpoint(opt=opt, w=weight)
-            session.run([v1.global_variables_initializer(), checkpoint.save_counter.initializer])
-            session.run(train_op)
-            path = checkpoint.save(str(tmp_path / "bare"), session=session)
-        with graph(), v1.Session() as session:
-            weight, inner, opt = self.adam(ours)
-            opt.minimize(tf.reduce_sum(weight * weight))
-            session.run(v1.global_variables_initializer())
-            with pytest.warns(mpls.errors.MplsWarning, match="opt holds no loss scale"):
-                status = v1.train.Checkpoint(opt=opt, w=weight).restore(path)
-            status.expect_partial().run_restore_ops(session)
-            self.assert_restored(path, inner, weight, session.run)
-
-
-WITHOUT_MPLS = """
-import json, sys
-sys.modules["mpls"] = None
-import tensorflow as tf
-v1 = tf.compat.v1
-v1.disable_eager_execution()
-
-def restore(path, wrap, v2, meta=False):
-    (v1.enable_control_flow_v2 if v2 else v1.disable_control_flow_v2)()
-    with tf.Graph().as_default(), v1.Session() as session:
-        if meta:
-            saver = v1.train.import_meta_graph(path + ".meta")
-        else:
-            weight = v1.get_variable("w0", initializer=1.0, use_resource=True)
-            adam = v1.train.AdamOptimizer(0.1, beta1=0.5)
-            if wrap == "native":
-                adam = v1.mixed_precision.MixedPrecisionLossScaleOptimizer(adam, "dynamic")
-            adam.minimize(weight * weight)
-            saver = v1.train.Saver()
-        saver.restore(session, path)
-        return {each.op.name.rpartition("/")[2]: float(session.run(each)) for each in v1.global_variables()}
-
-print(json.dumps([restore(**arguments) for arguments in json.loads(sys.argv[1])]))
-"""
-
-
-class TestWithoutMpls:
-    @pytest.mark.programs
-    def test_what_savers_write_loads(self, tmp_path: pathlib.Path) -> None:
-        calls, expected = [], []
-        for v2 in (False, True):
-            folder = tmp_path / str(v2)
-            folder.mkdir()
-            path, (beta1, beta2) = saved_by(ours, folder, "", v2=v2)
-            weight = float(tf.train.load_checkpoint(path).get_tensor("w0"))
-            for arguments in (
-                {"wrap": "native", "v2": v2},
-                {"wrap": "bare", "v2": v2},
-                {"wrap": "", "v2": v2, "meta": True},
-            ):
-                calls.append({"path": path, **arguments})
-                expected.append({"w0": weight, "beta1_power": beta1, "beta2_power": beta2})
-        done = subprocess.run(
-            [sys.executable, "-c", WITHOUT_MPLS, json.dumps(calls)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": python_path()},
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        got = json.loads(done.stdout)
-        for arguments, values, wanted in zip(calls, got, expected, strict=True):
-            assert {key: values[key] for key in wanted} == wanted, arguments
-            if arguments["wrap"] != "bare":
-                assert (values["current_loss_scale"], values["good_steps"]) == (32768.0, 3)

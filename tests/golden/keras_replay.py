@@ -13,7 +13,7 @@ import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -127,20 +127,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True)
 class Keras3Subject(Subject):
-    """A wrapper class over Keras 3 optimizers, driven in one of the two calling styles.
-
-    Attributes:
-        layer: `keras`, or `native` for Keras' own class.
-        family: `keras3`.
-        style: `keras3` for `scale_loss` and `apply` with Keras variables, `keras2` for what older code has: the methods
-            that the case names, with TensorFlow's variables.
-    """
-
-    style: str = "keras3"
-
-    @property
-    def name(self) -> str:
-        return f"{self.layer}_{self.style}_style"
+    """A wrapper class over Keras 3 optimizers: of mpls, or Keras' own."""
 
     @property
     def wrapper_class(self) -> Any:
@@ -150,8 +137,6 @@ class Keras3Subject(Subject):
         return getattr(keras.optimizers, class_name)(**kwargs)
 
     def make_variables(self, spec: dict[str, Any]) -> list[Any]:
-        if self.style == "keras2":
-            return variables_of(spec)
         return [
             keras.Variable(
                 replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}),
@@ -166,8 +151,6 @@ class Keras3Subject(Subject):
             optimizer.build(variables)
 
     def take_step(self, optimizer: Any, spec: dict[str, Any], variables: list[Any], factors: list[Any]) -> Any:
-        if self.style == "keras2":
-            return super().take_step(optimizer, spec, variables, factors)
         # The sparse gradients of a table are for the variable inside.
         values = [variable.value for variable in variables]
         with tf.GradientTape() as tape:
@@ -223,8 +206,6 @@ OURS = (
     Subject("keras", "legacy", "tf21:lso2"),
     Subject("keras", "new", "tf21:lso3"),
     Subject("experimental", "legacy", EXPERIMENTAL_RELEASE),
-    # No release had the experimental class over new optimizers; it must do as the public wrapper over them.
-    Subject("experimental", "new", "tf21:lso3"),
 )
 
 
@@ -264,31 +245,22 @@ def spread_of(case: dict[str, Any], run: str, of: str = "outcomes") -> float:
 # ---------------------------------------------------------------------------------------------- deliberate differences
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A place where mpls does, on purpose, something else than what was recorded.
 
     Attributes:
         case: id of the case.
-        subjects: names of the subjects that it is true of.
         path: where in the result, keys joined by `|`.
-        recorded: what the original's result holds there; `{"error": type}` for an exception.
-        ours: what that of mpls holds there.
-        reason: why.
-        follows: the recorded run that is right instead, whole (a trace) or at another path (`run at path`).
-        of: which record of the case, for traces.
-        modes: in which it is so, for traces.
+        ours: what mpls gives there; an exception is `{"error": type}`.
+        subjects: names of the subjects that it is true of.
+        follows: in place of `ours`, the recorded run that is right, at another path: `run at path`.
     """
 
     case: str
-    subjects: tuple[str, ...]
     path: str
-    recorded: Any
     ours: Any
-    reason: str
+    subjects: tuple[str, ...] = tuple(subject.name for subject in OURS)
     follows: str | None = None
-    of: str = "outcomes"
-    modes: tuple[str, ...] = ()
 
 
 def at(result: Any, path: str) -> Any:
@@ -298,208 +270,57 @@ def at(result: Any, path: str) -> Any:
     return result
 
 
-ALL_OF_OURS = tuple(subject.name for subject in OURS)
-LEGACY = tuple(subject.name for subject in OURS if subject.is_legacy)
-NEW = tuple(subject.name for subject in OURS if not subject.is_legacy)
+def error(name: str) -> dict[str, str]:
+    return {"error": name}
 
-CLIPPING = (
-    "Over new optimizers a clip attribute set on the wrapper was ignored without a word, and none could be read; over "
-    "legacy ones they are those of the wrapped optimizer, as they are here."
-)
-HANDED_ON = (
-    "Hyperparameters that were set on the wrapper over new optimizers were lost without a word; they are the wrapped "
-    "optimizer's, as over legacy ones, and are read where they are set."
-)
-FROM_CONFIG_CASES = (
-    "C.f.from_config_23_dynamic",
-    "C.f.from_config_23_fixed",
-    "C.f.from_config_23_multiplier",
-    "C.f.from_config_24_dynamic",
-    "C.f.from_config_24_fixed",
-    "C.x.f.from_config_custom_scale",
-)
-# The originals of tf_keras could not read it. mpls can, as what it is: a config of Keras 3.
-OF_KERAS_3 = "C.x.f.from_config_k3"
-SLOTS_BEFORE_THE_FIRST_STEP = (
-    "In eager mode a legacy optimizer had no slots until the first step that was not skipped, and then its iterations "
-    "were named outside its scope; mpls creates them all at the first step, as a graph does."
-)
 
-INTEGERS = "An integer loss has no gradient, and a scaled one may leave the range of its dtype."
-NUMBERS = "A Python float as the loss was an error about its dtype."
+NEW = ("keras_new",)
 
 DIFFERENCES: tuple[Difference, ...] = (
-    Difference(
-        "C.strategy.sgd_no_aggregate",
-        ALL_OF_OURS,
-        path="1|vars|w|1",
-        recorded=["-inf", "inf"],
-        ours=[0.925, -1.775],
-        reason="From 2.5 on, without aggregation, only the first replica's gradients were tested: an infinity on "
-        "another replica was applied there, and the replicas' weights differed from then on.",
-        follows="tf24:lso2",
-        modes=("strategy:eager", "strategy:function"),
-    ),
+    # A fixed scale above 65504 is infinite in float16, and so were the loss and the weights from the first step on.
+    Difference("C.f.scaled_loss_fixed", "f16", error("ValueError")),
+    Difference("C.f.scaled_loss_fixed", "f16/callable", error("ValueError")),
+    # An integer loss has no gradient, and a scaled one may leave the range of its dtype.
+    Difference("C.f.scaled_loss", "int", error("TypeError")),
+    Difference("C.f.scaled_loss", "int/callable", error("TypeError")),
+    # A Python float as the loss was an error about its dtype.
+    Difference("C.f.scaled_loss", "py", {"d": "float32", "v": 20.0}),
+    Difference("C.f.scaled_loss", "py/callable", [True, {"d": "float32", "v": 20.0}]),
+    # The reciprocal of a scale of 2**25 or more is zero in float16, and so was every gradient; mpls divides in float32.
+    Difference("C.x.f.unscaled_f16_reciprocal_underflow", "f16|list|0|v", [0.0, 1.4901161e-05]),
+    # Up to 2.8 sparse gradients were densified in order to test them: without a dense shape that failed, and rows were
+    # summed in a way that the optimizer does not. Later releases, of the public wrapper only, test the values.
     *(
-        Difference(
-            case,
-            LEGACY,
-            path="0",
-            recorded={},
-            ours=slots,
-            reason=SLOTS_BEFORE_THE_FIRST_STEP,
-            of="outcomes_slots",
-            modes=("eager",),
-        )
-        for case, slots in (
-            ("C.x.adadelta.dynamic", ("accum_grad", "accum_var")),
-            ("C.x.adam.clipnorm", ("m", "v")),
-            ("C.x.adam.embed_clipnorm", ("m", "v")),
-        )
+        Difference("C.f.sparse_apply", path, None, ("experimental_legacy",), f"tf21:lso2 at {path}")
+        for path in ("dup_overflow|0", "dup_overflow|1", "dup_overflow|2", "finite_nods", "inf_nods")
     ),
-    Difference(
-        "C.x.fit.sgd_float32_big",
-        ALL_OF_OURS,
-        path="history|loss|3",
-        recorded=0.77309585,
-        ours=0.44773045,
-        reason="The reciprocal of a scale of 2**127 or more is denormal and flushed to zero, so that nothing was "
-        "trained; mpls divides by the scale, and trains as without one.",
-    ),
+    # Over new optimizers a clip attribute set on the wrapper was ignored without a word, and none could be read; over
+    # legacy ones they are those of the wrapped optimizer, as they are here.
     *(
-        Difference(
-            "C.f.scaled_loss_fixed",
-            ALL_OF_OURS,
-            path,
-            recorded=recorded,
-            ours={"error": "ValueError"},
-            reason="A fixed scale above 65504 is infinite in float16, and so were the loss, the gradients and, from "
-            "the first step on, the weights.",
-        )
-        for path, recorded in (
-            ("f16", {"d": "float16", "v": "inf"}),
-            ("f16/callable", [True, {"d": "float16", "v": "inf"}]),
-        )
-    ),
-    *(
-        Difference("C.f.scaled_loss", ALL_OF_OURS, path, recorded=recorded, ours=ours, reason=reason)
-        for path, recorded, ours, reason in (
-            ("int", {"d": "int32", "v": 24}, {"error": "TypeError"}, INTEGERS),
-            ("int/callable", [True, {"d": "int32", "v": 24}], {"error": "TypeError"}, INTEGERS),
-            ("py", {"error": "AttributeError"}, {"d": "float32", "v": 20.0}, NUMBERS),
-            ("py/callable", {"error": "AttributeError"}, [True, {"d": "float32", "v": 20.0}], NUMBERS),
-        )
-    ),
-    Difference(
-        "C.x.f.unscaled_f16_reciprocal_underflow",
-        ALL_OF_OURS,
-        "f16|list|0|v",
-        recorded=[0.0, 0.0],
-        ours=[0.0, 1.4901161e-05],
-        reason="The reciprocal of a scale of 2**25 or more is zero in float16, and so was every gradient; mpls divides "
-        "in float32.",
-    ),
-    *(
-        Difference(
-            "C.f.sparse_apply",
-            ("experimental_legacy",),
-            path,
-            recorded,
-            ours=None,
-            reason="Up to 2.8 sparse gradients were densified in order to test them: without a dense shape that "
-            "failed, and rows were summed in a way that the optimizer does not. Later releases, of the public "
-            "wrapper only, test the values.",
-            follows=f"tf21:lso2 at {path}",
-        )
-        for path, recorded in (
-            ("dup_overflow|0", [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]),
-            ("dup_overflow|1", 4.0),
-            ("dup_overflow|2", 0),
-            ("finite_nods", {"error": "ValueError"}),
-            ("inf_nods", {"error": "ValueError"}),
-        )
-    ),
-    *(
-        Difference(
-            "C.f.attrs",
-            NEW,
-            attribute,
-            recorded={"error": "AttributeError"},
-            ours={"py": "NoneType", "v": None},
-            reason=CLIPPING,
-        )
+        Difference("C.f.attrs", attribute, {"py": "NoneType", "v": None}, NEW)
         for attribute in ("clipnorm", "clipvalue", "global_clipnorm")
     ),
     *(
-        Difference("C.f.clip_on_wrapper", NEW, path, recorded, ours, reason=CLIPPING)
+        Difference("C.f.clip_on_wrapper", path, ours, NEW)
         for attribute, clipped_u, clipped_v in (
             ("clipnorm", 2.5, [0.7, 1.6]),
             ("global_clipnorm", 2.5384614, [0.88461536, 1.8461539]),
         )
-        for path, recorded, ours in (
-            (f"{attribute}/inner|wrapper", {"error": "AttributeError"}, 1.0),
-            (f"{attribute}/wrapper|inner", None, 1.0),
-            (f"{attribute}/wrapper|u", -3.0, clipped_u),
-            (f"{attribute}/wrapper|v", [-0.5, 0.0], clipped_v),
+        for path, ours in (
+            (f"{attribute}/inner|wrapper", 1.0),
+            (f"{attribute}/wrapper|inner", 1.0),
+            (f"{attribute}/wrapper|u", clipped_u),
+            (f"{attribute}/wrapper|v", clipped_v),
         )
     ),
-    *(
-        Difference(
-            case,
-            ("keras_legacy", "keras_new", "experimental_new"),
-            "public",
-            recorded={"error": "AttributeError"},
-            ours=None,
-            reason="The public class had no from_config from 2.11 on.",
-            follows="tf21:lso2 at concrete",
-        )
-        for case in FROM_CONFIG_CASES
-    ),
-    *(
-        Difference(
-            f"C.f.from_config_{release}_{kind}",
-            NEW,
-            "concrete",
-            recorded={"error": error},
-            ours=None,
-            reason="Configs of legacy optimizers could not be read by the class over new ones; here instances of both "
-            "are of the same class, which makes what a config names.",
-            follows="tf21:lso2 at concrete",
-        )
-        for release, error in ((23, "KeyError"), (24, "TypeError"))
-        for kind in ("dynamic", "fixed")
-    ),
-    *(
-        Difference(case, subjects, path, recorded, ours, reason=HANDED_ON)
-        for case, subjects, path, recorded, ours in (
-            ("C.f.attrs_adam", NEW, "beta_1", {"error": "AttributeError"}, {"py": "float", "v": 0.7}),
-            ("C.f.attrs_adam", NEW, "beta_2", {"error": "AttributeError"}, {"py": "float", "v": 0.999}),
-            ("C.f.dir", NEW, "momentum|0", False, True),
-            ("C.f.dir", NEW, "momentum|1", False, True),
-            ("C.f.setattrs", NEW, "momentum=0.5|1|v", 0.9, 0.5),
-            ("C.f.setattrs", NEW, "inner_config|momentum", 0.9, 0.5),
-        )
-    ),
-    *(
-        Difference(
-            case,
-            NEW,
-            "concrete",
-            recorded={"error": "KeyError"},
-            ours={"error": "ValueError"},
-            reason="Configs of TF 2.3 could not be read by the class over new optimizers; they can, and are refused "
-            "for the same reason as by the other classes.",
-        )
-        for case in ("C.f.from_config_23_multiplier", "C.x.f.from_config_custom_scale")
-    ),
-    Difference(
-        "C.x.f.pickle_copy",
-        ("keras_legacy",),
-        "deepcopy",
-        recorded={"error": "AttributeError"},
-        ours="LossScaleOptimizer",
-        reason="Wrappers over legacy optimizers could be copied up to 2.8, and can be again.",
-    ),
+    # Hyperparameters that were set on the wrapper over new optimizers were lost without a word; they are the wrapped
+    # optimizer's, as over legacy ones, and are read where they are set.
+    Difference("C.f.attrs_adam", "beta_1", {"py": "float", "v": 0.7}, NEW),
+    Difference("C.f.attrs_adam", "beta_2", {"py": "float", "v": 0.999}, NEW),
+    Difference("C.f.dir", "momentum|0", True, NEW),
+    Difference("C.f.dir", "momentum|1", True, NEW),
+    Difference("C.f.setattrs", "momentum=0.5|1|v", 0.5, NEW),
+    Difference("C.f.setattrs", "inner_config|momentum", 0.5, NEW),
 )
 
 # -------------------------------------------------------------------------------------------------------------- traces

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -169,10 +171,6 @@ def build_train_op(spec: dict[str, Any], training: Training, factors: list[Any])
     return grads, opt.apply_gradients(grads_and_vars, global_step=training.global_step, **apply)
 
 
-def run_graph_v2(spec: dict[str, Any], api: Any = mpls.v1) -> Trace:
-    return run_graph(spec, api, v2=True)
-
-
 def make_eager_global_step(**arguments: Any) -> Any:
     return v1.Variable(0, dtype=tf.int64, name="global_step", use_resource=True, trainable=False, **arguments)
 
@@ -208,11 +206,12 @@ def run_eager(spec: dict[str, Any], api: Any = mpls.v1, compiled: bool = False) 
     return Trace(rows, training.names)
 
 
-def run_function(spec: dict[str, Any], api: Any = mpls.v1) -> Trace:
-    return run_eager(spec, api, compiled=True)
-
-
-DRIVERS = {"eager": run_eager, "function": run_function, "graph": run_graph, "graph_v2": run_graph_v2}
+DRIVERS: dict[str, Callable[..., Any]] = {
+    "eager": run_eager,
+    "function": functools.partial(run_eager, compiled=True),
+    "graph": run_graph,
+    "graph_v2": functools.partial(run_graph, v2=True),
+}
 
 
 def read_replicas(strategy: Any, variables: list[Any], global_step: Any, loss_scale: Any) -> dict[str, Any]:
@@ -275,12 +274,8 @@ def run_strategy_graph(spec: dict[str, Any], v2: bool = False) -> list[dict[str,
     return rows
 
 
-def run_strategy_graph_v2(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return run_strategy_graph(spec, v2=True)
-
-
 STRATEGY_DRIVERS = {
     "strategy:eager": run_strategy_eager,
     "strategy:graph": run_strategy_graph,
-    "strategy:graph_v2": run_strategy_graph_v2,
+    "strategy:graph_v2": functools.partial(run_strategy_graph, v2=True),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import mpls.keras
-
-L, Input, Model = tf_keras.layers, tf_keras.Input, tf_keras.Model
-Models = Iterator[tuple[str, Any]]
-_WORDS = ["a", "b", "c"]
+L = tf_keras.layers
 
 
 class Tables(tf_keras.Model):
@@ -38,27 +33,15 @@ def tables() -> Any:
     return model
 
 
-def trained(model: Any, optimizer: Any, loss: Any = "mse", **kwargs: Any) -> Any:
-    model.compile(optimizer, loss, **kwargs)
-    model.fit(np.ones((4, 4), np.float32), np.ones((4, 2), np.float32), verbose=0)
-    return model
-
-
-def _of(layer: Any, shape: tuple[Any, ...], dtype: str = "float32", number: int = 1, **kwargs: Any) -> Any:
-    inputs = [Input(shape, dtype=dtype, **kwargs) for _ in range(number)]
-    return Model(inputs, layer(inputs if number > 1 else inputs[0]))
-
-
-def small(_: pathlib.Path) -> Models:
-    """Yield a recurrent model, one of texts, one that a user has written, and one that was trained."""
-    inputs = Input((None,), dtype="int32")
-    yield "masked_lstm", Model(inputs, L.LSTM(3)(L.Embedding(9, 4, mask_zero=True)(inputs)))
-    yield "text", _of(L.TextVectorization(vocabulary=_WORDS), (1,), "string")
-    wrapper: Any = mpls.keras.LossScaleOptimizer
+def small() -> Iterator[tuple[str, Any]]:
+    """Yield a recurrent model, one of texts, and one that a user has written."""
+    numbers, words = tf_keras.Input((None,), dtype="int32"), tf_keras.Input((1,), dtype="string")
+    embedded = L.Embedding(9, 4, mask_zero=True)(numbers)
+    yield "masked_lstm", tf_keras.Model(numbers, L.LSTM(3)(embedded))
+    yield "text", tf_keras.Model(words, L.TextVectorization(vocabulary=["a", "b", "c"])(words))
     written = _Written()
     written(np.ones((1, 4), np.float32))
     yield "written", written
-    yield "wrapped", trained(tf_keras.Sequential([L.Dense(2)]), wrapper(tf_keras.optimizers.Adam()), metrics=["mae"])
 
 
 class _Written(tf_keras.Model):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import pathlib
-import shutil
-import tempfile
-import unittest
-from typing import Any
 from unittest import mock
 
 import ml_dtypes
@@ -16,15 +11,13 @@ import tensorflow as tf
 
 from mpls.errors import SavedStateError
 from mpls.saved.bundles import Bundle, masked_crc32c
-from mpls.saved.messages import parse
 from mpls.saved.reading import read
-from tests.saved.artefacts import ARTEFACTS, path_of
+from tests.saved.artefacts import ARTEFACTS, InFolder, path_of
 
 
-class BundleTest(unittest.TestCase):
+class BundleTest(InFolder):
     def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         self.prefix = str(self.folder / "ckpt")
 
     def test_recorded_ones(self) -> None:
@@ -107,42 +100,3 @@ class BundleTest(unittest.TestCase):
         with mock.patch("builtins.open", lambda path, *mode: opened.append(path) or really(path, *mode)):
             read(path_of(folder))
         self.assertEqual({pathlib.Path(path).parent for path in opened}, {folder})
-
-
-class MessagesTest(unittest.TestCase):
-    """The fields that are read are those that TensorFlow and Keras write."""
-
-    def test_fields(self) -> None:
-        roots = {
-            "BundleHeader": "tensorflow.core.protobuf.tensor_bundle_pb2:BundleHeaderProto",
-            "BundleEntry": "tensorflow.core.protobuf.tensor_bundle_pb2:BundleEntryProto",
-            "ObjectGraph": "tensorflow.core.protobuf.trackable_object_graph_pb2:TrackableObjectGraph",
-            "SavedModel": "tensorflow.core.protobuf.saved_model_pb2:SavedModel",
-            "KerasMetadata": "tf_keras.protobuf.saved_metadata_pb2:SavedMetadata",
-        }
-        waiting = []
-        for name, place in roots.items():
-            module, _, cls = place.partition(":")
-            original = getattr(importlib.import_module(module), cls).DESCRIPTOR
-            waiting.append((type(parse(name, b"")).DESCRIPTOR, original))
-        seen = set()
-        while waiting:
-            ours, original = waiting.pop()
-            if ours.full_name in seen:
-                continue
-            seen.add(ours.full_name)
-            for field in ours.fields:
-                other = original.fields_by_number[field.number]
-                self.assertEqual(_facts(field), _facts(other), ours.full_name)
-                if field.message_type is not None:
-                    waiting.append((field.message_type, other.message_type))
-        self.assertGreater(len(seen), 35)
-
-
-def _facts(field: Any) -> tuple[Any, ...]:
-    # An enumeration is a number in the file.
-    kind = field.TYPE_INT32 if field.type == field.TYPE_ENUM else field.type
-    options = field.message_type.GetOptions() if field.message_type is not None else None
-    is_map = options is not None and options.map_entry
-    has_one_of = field.containing_oneof is not None
-    return field.name, kind, is_map, has_one_of

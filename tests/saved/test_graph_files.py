@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-from tests.saved.graph_folders import Folders, load_natively, refusal_of
+from tests.saved.graphs import Folders, load_natively, refusal_of
 
 
 class TestFolder(Folders):

@@ -14,8 +14,7 @@ from parameterized import parameterized
 from mpls.saved.allowed import OPS, SAVERS
 from tests.saved import honest_models
 from tests.saved.artefacts import DATA
-from tests.saved.graph_folders import Folders, load_natively, refusal_of, save
-from tests.saved.graphs import add, add_call, add_text, add_write
+from tests.saved.graphs import Folders, add, add_call, add_text, add_write, load_natively, refusal_of, save
 from tests.saved.op_registry import (
     KNOWN_TO_REACH_OUT,
     REFUSED,
@@ -37,7 +36,7 @@ class TestHonest:
 
     @pytest.mark.programs
     def test_small(self, tmp_path: pathlib.Path) -> None:
-        for name, model in honest_models.small(tmp_path):
+        for name, model in honest_models.small():
             save(model, tmp_path / name)
             assert refusal_of(tmp_path / name) is None
 

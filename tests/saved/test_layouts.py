@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-import shutil
-import tempfile
-import unittest
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +19,7 @@ import mpls.v1
 from mpls.formats.record import OptimizerRecord
 from mpls.saved.reading import read
 from mpls.transfer.convert import export
+from tests.saved.artefacts import InFolder
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5},
@@ -55,11 +52,7 @@ def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
         yield f"{family}_bare", family, "Adam", {}, "bare"
 
 
-class FrameworkFilesTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class FrameworkFilesTest(InFolder):
     def _train(self, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> tuple[Any, Any, Any]:
         inner = getattr(PACKAGES[family], algorithm)(**{"learning_rate": 0.0625, **settings})
         optimizer = inner
@@ -134,21 +127,6 @@ class FrameworkFilesTest(unittest.TestCase):
         if not is_checkpoint:
             self.assertEqual(loss_scale.initial_scale, 64.0 if loss_scale.dynamic else 8.0)
 
-    def test_models_that_keras_3_has_wrapped_itself(self) -> None:
-        policy = keras.config.dtype_policy()
-        self.addCleanup(keras.config.set_dtype_policy, policy)
-        keras.config.set_dtype_policy("mixed_float16")
-        for argument in ("adam", keras.optimizers.Adam(0.25)):
-            model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
-            model.compile(argument, "mse", run_eagerly=True)
-            for _ in range(3):
-                model.train_on_batch(np.full((2, 2), 1e-3, np.float32), np.zeros((2, 1), np.float32))
-            model.save(self.folder / "model.keras")
-            (found,) = read(self.folder / "model.keras").optimizers
-            assert found.loss_scale is not None
-            self.assertEqual((found.algorithm, found.iterations, len(found.variables)), ("Adam", 3, 2))
-            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (2.0**15, 3))
-
     def test_several_optimizers(self) -> None:
         weights = [tf.Variable([1.0, 2.0], name=name) for name in ("first", "second", "third")]
         wrapped = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.Adam(0.5), initial_scale=32.0)
@@ -170,10 +148,9 @@ class FrameworkFilesTest(unittest.TestCase):
         self.assertEqual(found["generator/optimizer"].variables[0].name, "first")
 
 
-class SaverFilesTest(unittest.TestCase):
+class SaverFilesTest(InFolder):
     def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         self.session = tf.compat.v1.Session(graph=tf.Graph())
         self.addCleanup(self.session.close)
 

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 import unittest
 from typing import Any
@@ -18,7 +17,7 @@ from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
-from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, expected, family_of, name_of, path_of, slots_of
+from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, InFolder, expected, family_of, name_of, path_of, slots_of
 
 ALGORITHMS = {"MomentumOptimizer": "SGD", "AdamOptimizer": "Adam", "AdagradOptimizer": "Adagrad"}
 FORMATS = {"keras_h5": "H5", "keras_tf": "SavedModel", "keras_v3": ".keras", "v1_saver": "v1 checkpoint"}
@@ -162,10 +161,9 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(optimizer.hyperparameters["learning_rate"], 0.5 if kind == "config_default" else 0.25)
 
 
-class PathTest(unittest.TestCase):
+class PathTest(InFolder):
     def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         self.source = DATA / "artefacts" / "keras_object.adam" / "tf24.lso2"
 
     def test_ways_to_name_a_checkpoint(self) -> None:

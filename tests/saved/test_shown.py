@@ -10,7 +10,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from typing import Any
 
@@ -22,17 +21,13 @@ from mpls.cli import main
 from mpls.errors import SavedStateError, printable
 from mpls.saved.reading import read
 from tests.saved import rewriting
-from tests.saved.artefacts import DATA
+from tests.saved.artefacts import DATA, InFolder
 
 # A colour, the title of a window, a bell, a C1 control, directions of writing, a line that claims to be another one.
 STEERING = "\x1b[31m\x1b]0;x\x07\x9b2J\u202e\u2066\u2069\u200f\r\nok"
 
 
-class ShownTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class ShownTest(InFolder):
     def _write(self, **settings: Any) -> pathlib.Path:
         config = rewriting.config("config_default.tf24.lso2")
         config["config"]["inner_optimizer"]["config"].update(settings)

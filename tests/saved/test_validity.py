@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
-import shutil
 import tempfile
-import unittest
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from parameterized import parameterized
 from mpls.errors import SavedStateError
 from mpls.saved.reading import read
 from tests.saved import rewriting
+from tests.saved.artefacts import InFolder
 from tests.saved.rewriting import SUFFIX
 
 SCALES: list[tuple[str, Any, str]] = [
@@ -36,11 +35,7 @@ COUNTS: list[tuple[str, Any, str]] = [
 ]
 
 
-class InFolder(unittest.TestCase):
-    def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
-
+class Refusing(InFolder):
     def assert_refused(self, path: pathlib.Path, key: str, text: str) -> None:
         with self.assertRaises(SavedStateError) as caught:
             read(path)
@@ -50,7 +45,7 @@ class InFolder(unittest.TestCase):
         self.assertTrue(message.endswith(" See mpls docs my-checkpoints"), message)
 
 
-class CheckpointTest(InFolder):
+class CheckpointTest(Refusing):
     @parameterized.expand(
         [
             (f"{kind}_{name}".replace(" ", "_"), artefact, key, value, text)
@@ -124,7 +119,7 @@ class CheckpointTest(InFolder):
             self.assert_refused(path, key, "be a whole object graph")
 
 
-class ModelTest(InFolder):
+class ModelTest(Refusing):
     def test_good_steps_above_the_period(self) -> None:
         key = f"optimizer/loss_scale/good_steps{SUFFIX}"
         text = "be a whole number from 0 to 3, the growth steps; got 4"
@@ -177,7 +172,7 @@ HUGE = 10**400
 NESTED = rewriting.config("config_default.tf28.lso2")
 
 
-class ConfigTest(InFolder):
+class ConfigTest(Refusing):
     @parameterized.expand(
         [
             ("unknown_key", NEW_FORMAT, "config/extra", 1, "be one of inner_optimizer, dynamic, initial_scale, "),

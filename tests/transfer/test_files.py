@@ -16,10 +16,10 @@ import mpls
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts import replay
+from tests.golden.replay import loss_of
 from tests.transfer.training import MODULES, assert_close, optimizer, state_of, steps_of, variables
 
 CHECKPOINTS = replay.artefacts("v1_saver", "v1_object", "keras_object")
-MODELS = replay.artefacts("keras_model")
 OF_V1 = {
     "MomentumOptimizer": ("SGD", {}),
     "AdamOptimizer": ("Adam", {"epsilon": 1e-8}),
@@ -52,7 +52,7 @@ def step(optimizer: Any, trained: list[Any], artefact: replay.Artefact, factors:
     tensors = [each() if callable(each) and not hasattr(each, "handle") else each for each in tensors]
     watched = [each if hasattr(one, "path") else one for one, each in zip(trained, tensors, strict=True)]
     with tf.GradientTape() as tape:
-        loss = replay.loss_of(artefact.spec, watched, values)
+        loss = loss_of(artefact.spec, watched, values)
         loss = optimizer.get_scaled_loss(loss) if is_scaled else loss
     grads = tape.gradient(loss, watched)
     grads = optimizer.get_unscaled_gradients(grads) if is_scaled else grads
@@ -137,48 +137,3 @@ class CheckpointTest(unittest.TestCase):
         report = mpls.convert_state(path, target, weight, key="second")
         self.assertEqual(report.source, f"{path}: second")
         np.testing.assert_array_equal(target.variables[2].numpy(), [-0.25, -0.25])
-
-
-class ModelTest(unittest.TestCase):
-    """Files of models: the slots that are in them, in every family. Legacy `.keras` files have none."""
-
-    @parameterized.expand(in_turns(MODELS))
-    def test_slots(self, label: str, artefact: replay.Artefact, family: str) -> None:
-        state, spec = replay.numbers(artefact.expected["state"]), artefact.spec
-        values = [np.asarray(value) for value in _weights(state)]
-        names = ["d0/kernel", "d0/bias", "d1/kernel", "d1/bias"]
-        trained = variables(family, values, names)
-        algorithm, settings = spec["opt"]
-        target = optimizer(family, algorithm, settings["learning_rate"], **settings_of(settings))
-        path = next(
-            str(each)
-            for each in sorted(artefact.folder.iterdir())
-            if each.name in ("model.h5", "model.keras", "saved_model")
-        )
-        if artefact.id.startswith("keras_v3") and artefact.flavour == "lso2":
-            with self.assertRaisesRegex(SavedStateError, r"must have the slots \['momentum'\]"):
-                mpls.convert_state(path, target, trained)
-            return
-        report = mpls.convert_state(path, target, trained)
-        self.assertEqual(steps_of(target), state["iter"])
-        self.assertEqual(len(report.slots), 4)
-        own = target.weights if family == "legacy" else target.variables
-        wanted = sorted(_sum(value) for value in _slots(state))
-        np.testing.assert_allclose(sorted(_sum(each.numpy()) for each in own if len(each.shape)), wanted, rtol=1e-6)
-
-
-def _sum(value: Any) -> float:
-    return float(
-        np.sum(np.abs(np.asarray(value, np.float64)) * (1 + np.arange(np.size(value)).reshape(np.shape(value))))
-    )
-
-
-def _weights(state: dict[str, Any]) -> list[Any]:
-    weights = state["weights"]
-    return list(weights.values()) if isinstance(weights, dict) else list(weights)
-
-
-def _slots(state: dict[str, Any]) -> list[Any]:
-    weights = state["opt_weights"]
-    values = list(weights.values()) if isinstance(weights, dict) else list(weights)
-    return [value for value in values if np.ndim(value)]

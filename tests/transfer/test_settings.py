@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -101,28 +98,3 @@ class EveryAlgorithmTest(unittest.TestCase):
         train(source, trained, 0, 1)
         with self.assertRaisesRegex(ValueError, "convert_state: key must be left out where the source is an optimizer"):
             mpls.convert_state(source, optimizer("keras3", "Adam"), variables("keras3"), key="optimizer")
-
-
-def _decay(**settings: Any) -> dict[str, Any]:
-    return {"class_name": "ExponentialDecay", "config": settings}
-
-
-# Settings in a file that no optimizer takes.
-STRANGE: dict[str, Any] = {
-    "huge": 10**400,
-    "schedule_without_settings": _decay(),
-    "schedule_of_texts": _decay(initial_learning_rate="x", decay_steps=1, decay_rate=0.5),
-    "schedule_without_a_class": {"config": {"boundaries": [1, 2], "values": [1.0]}},
-}
-
-
-class StrangeTest(unittest.TestCase):
-    @parameterized.expand([(f"{name}_{family}", name, family) for name in STRANGE for family in MODULES])
-    @pytest.mark.default_run("each value", by=lambda label, name, family: (name, family))
-    def test_only_the_report_reads_them(self, label: str, name: str, family: str) -> None:
-        target, trained = optimizer(family, "SGD", momentum=0.0), variables(family)
-        config = {**optimizer(family, "SGD").get_config(), "learning_rate": STRANGE[name]}
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "config.json"
-            path.write_text(json.dumps({"class_name": "SGD", "config": config}, default=float))
-            self.assertTrue(mpls.convert_state(path, target, trained).differences)

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import h5py
@@ -121,16 +121,6 @@ def _change_saved_model(path: str, change: Change) -> None:
     change({"model": content, "compile": _Renamed(content["training_config"])})
     root.metadata = json.dumps(content)
     pathlib.Path(path).write_bytes(metadata.SerializeToString())
-
-
-def parts_of(kind: str, configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configs that were read of a file of a format as changes get them."""
-    model = configs[{".keras": "config.json", "H5": "model_config", "SavedModel": "root"}[kind]]
-    # A view: what is set in it is set in the config.
-    return {
-        "model": model,
-        "compile": model["compile_config"] if kind == ".keras" else _Renamed(configs["training_config"]),
-    }
 
 
 class _Renamed(dict[str, Any]):
