@@ -1,4 +1,4 @@
-"""The modules of mpls: what they import, that no imports go in a circle, and what CONTRIBUTING shows of them."""
+"""The modules of mpls: no imports go in a circle, and only some know private modules of the frameworks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import graphlib
 import re
 from collections.abc import Iterator
 
-from .source_tree import ROOT, modules
+from .source_tree import modules
 
 # What others than `upstream` may not import: it knows which release has which part of it.
 PRIVATE = re.compile(r"tensorflow\.(python|compiler|core)\b|(tf_)?keras\.src\b|keras\._tf_keras\b")
@@ -34,22 +34,6 @@ def private_imports(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             names = [ast.unparse(each).strip("f'") for each in node.args]
         yield from (name for name in names if PRIVATE.match(name))
-
-
-def layers() -> list[set[str]]:
-    """Return the layers of the contract on imports, the highest first."""
-    listed = re.search(r"\nlayers = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
-    assert listed
-    return [set(re.findall(r"mpls\.(\w+)", line)) for line in re.findall(r'"(.*)"', listed[1])]
-
-
-def test_contributing_shows_each_part_in_its_layer() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    picture = re.findall(r"```\n(.*?)```", text, re.DOTALL)[0]
-    lines = [set(line[15:].split()) for line in picture.splitlines() if line]
-    assert lines == layers()
-    rows = "".join(re.findall(r"^\| ((?:`[\w.]+/?` ?)+) \|", text, re.M))
-    assert set(re.findall(r"`(\w+)(?:/|\.py)`", rows)) == set().union(*layers())
 
 
 def test_no_imports_go_in_a_circle() -> None:

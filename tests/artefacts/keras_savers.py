@@ -1,17 +1,14 @@
 """Programs of v1 graphs with a legacy Keras optimizer, and what old releases saved of them with a `Saver`.
 
-The programs run on TF 1.15 to 2.21, and know nothing of mpls. `python keras_savers.py RELEASE NAME…` trains some of
-those in `RECORDED` with the release's own wrapper, saves, and goes on; `data/keras_savers/NAME/RELEASE` then has the
-files of the Saver, and `expected.json`: the state at the save, and after each of three further steps. The environments
-of the recorded ones had TF 1.15.5, 2.0.4, 2.2.3, 2.3.4, 2.4.4, 2.8.4, 2.10.1, 2.15.1 and 2.21.0.
+`data/keras_savers/NAME/RELEASE` has what the programs of `RECORDED` saved with the release's own wrapper, in TF 1.15.5,
+2.0.4, 2.2.3, 2.3.4, 2.4.4, 2.8.4, 2.10.1, 2.15.1 and 2.21.0: the files of the Saver, and `expected.json`, the state at
+the save and after each of three further steps.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
-import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple  # noqa: UP035
 
 import numpy as np
@@ -193,33 +190,3 @@ def wrap_natively(keras: Any) -> Wrap:
         return module.experimental.LossScaleOptimizer(inner, scale)
 
     return wrap
-
-
-def record(name: str, release: str) -> None:
-    """Train a program with a release's own wrapper, and keep what it saves."""
-    try:
-        import tf_keras as keras
-    except ImportError:
-        keras = tf.keras
-    spec = RECORDED[name]
-    folder = DATA / name / release
-    folder.mkdir(parents=True, exist_ok=True)
-    with graph(spec), v1.Session() as session:
-        program = Program(keras, spec, wrap_natively(keras))
-        program.build()
-        saver = v1.train.Saver()
-        session.run(v1.global_variables_initializer())
-        program.train(session)
-        saver.save(session, str(folder / "ckpt"), write_meta_graph=False)
-        (folder / "checkpoint").unlink()
-        states = [program.state(session)]
-        for factor in AFTER:
-            program.step(session, factor)
-            states.append(program.state(session))
-    (folder / "expected.json").write_text(json.dumps({"tensorflow": tf.__version__, "states": states}, sort_keys=True))
-
-
-if __name__ == "__main__":
-    v1.disable_eager_execution()
-    for each in sys.argv[2:]:
-        record(each, sys.argv[1])

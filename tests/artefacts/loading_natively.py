@@ -57,40 +57,14 @@ def tried(function: Any, *args: Any, **kwargs: Any) -> Any:
         return f"{type(error).__name__}: {str(error)[:60]}"
 
 
-def files() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path in sorted(FOLDER.iterdir()):
-        framework = import_module(path.name.partition("-")[0])
-        natives = [framework.mixed_precision.LossScaleOptimizer]
-        if framework.__name__ == "tf_keras":
-            from tf_keras.src.mixed_precision import loss_scale_optimizer
-
-            natives = [loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3]
-
-        def load(path: Any = path, framework: Any = framework, **kwargs: Any) -> Any:
-            return framework.models.load_model(str(path), **kwargs).optimizer
-
-        def load_and_save(path: Any = path, framework: Any = framework) -> Any:
-            model = framework.models.load_model(str(path))
-            found = described(model.optimizer)
-            # In Keras 3, no optimizer of an H5 file trains.
-            if framework.__name__ == "tf_keras" or path.suffix == ".keras":
-                model.train_on_batch(np.ones((2, 1), np.float32), np.zeros((2, 1), np.float32))
-                model.save(str(BACK / path.name))
-            return found
-
-        found[path.name] = tried(load_and_save if WHEN == "without" else load)
-        if not path.suffix:
-            continue
-        # A class of the user's own, by the names that the framework looks for.
-        native = natives["-new" in path.name or 0]
-        own = type("Own", (native,), {"__module__": "users"})
-        names = [native.__name__, native.__name__.lower()]
-        own_objects = dict.fromkeys(names, own)
-        found[f"{path.name} custom_objects"] = tried(load, custom_objects=own_objects)
-        if path.suffix == ".h5":
-            with framework.saving.custom_object_scope(own_objects):
-                found[f"{path.name} scope"] = tried(load)
+def load(path: pathlib.Path) -> Any:
+    framework = import_module(path.name.partition("-")[0])
+    model = framework.models.load_model(str(path))
+    found = described(model.optimizer)
+    # In Keras 3, no optimizer of an H5 file trains.
+    if WHEN == "without" and (framework.__name__ == "tf_keras" or path.suffix == ".keras"):
+        model.train_on_batch(np.ones((2, 1), np.float32), np.zeros((2, 1), np.float32))
+        model.save(str(BACK / path.name))
     return found
 
 
@@ -125,7 +99,11 @@ def main() -> None:
         ]
         assert len({type(each) for each in made}) == 3
     registered = {module.__name__: sorted(module.saving.get_custom_objects()) for module in (keras, tf_keras)}
-    found = {**files(), **configs(), "registered": registered}
+    found = {
+        **{path.name: tried(load, path) for path in sorted(FOLDER.iterdir())},
+        **configs(),
+        "registered": registered,
+    }
     print(json.dumps(found))
 
 

@@ -289,24 +289,6 @@ class TestKindsOfSavers:
         for name, value in {**expected, **scale}.items():
             assert np.array_equal(got[name], value), name
 
-    @parameterized.expand([("native",), ("plain",)])
-    @pytest.mark.default_run("one case")
-    def test_restore_in_a_monitored_session(self, who: str) -> None:
-        artefact = ADAM if who == "native" else None
-        path = ADAM.prefix if artefact else saved_plain(self.folder)
-        with graph():
-            training = GraphTraining(ADAM)
-            reads = training.reads()
-            scaffold = v1.train.Scaffold()
-            creator = v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=path)
-            expectation = contextlib.nullcontext() if artefact else pytest.warns(mpls.errors.MplsWarning)
-            with expectation, v1.train.MonitoredSession(creator) as session:
-                assert v1.get_default_graph().finalized
-                if artefact:
-                    assert_state(session.run(reads), numbers(ADAM.expected["state"]), exact=True)
-                training.step(session, [1.0, 1.0])
-                assert session.run(training.global_step) == (6 if artefact else 4)
-
     def test_leave_what_is_missing_otherwise_to_tensorflow(self) -> None:
         path = saved_plain(self.folder)
         with graph(), v1.Session() as session:

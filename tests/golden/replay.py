@@ -99,7 +99,7 @@ def numbers(value: Any) -> Any:
         return {key: numbers(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [numbers(entry) for entry in value]
-    return float(value) if value in ("nan", "inf", "-inf") else value
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
 
 
 def array(literal: dict[str, Any]) -> np.ndarray:

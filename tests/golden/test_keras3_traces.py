@@ -22,13 +22,10 @@ import mpls.v1
 
 from . import replay
 from .keras_replay import (
-    MODES,
     Difference,
     Keras3Subject,
-    Trace,
     at,
     error,
-    error_of,
     plain_path,
     recorded_as,
     spread_of,
@@ -37,6 +34,7 @@ from .test_keras_facts import FACTS as FACTS_OF_OLDER_CODE
 from .test_keras_facts import attempt, describe, make, mismatches
 from .test_keras_fit import assert_as_recorded
 from .test_keras_fit import fit as train
+from .test_keras_traces import assert_states, states_of, trace_of
 
 RECORDED = replay.load("C_keras3")
 SPECS = {name: replay.load(name) for name in ("C_keras_lso", "C_fit", "C_keras_facts")}
@@ -88,29 +86,13 @@ def runs_of(case_id: str) -> list[str]:
 TRACES = [(case_id, mode) for case_id in RECORDED if case_id in SPECS["C_keras_lso"] for mode in runs_of(case_id)]
 
 
-@functools.cache
-def trace_of(case_id: str, subject: Keras3Subject, mode: str) -> Any:
-    """Return the trace, or the error that kept it from starting."""
-    try:
-        return MODES[mode](subject, SPECS["C_keras_lso"][case_id]["spec"])
-    except Exception as error:  # A recorded outcome too, compared by its type.
-        return error_of(error)
-
-
 def check_trace(case_id: str, mode: str, release: str) -> None:
     """Require a trace to be as recorded: scale and counters exactly, variables and slots to some last bits."""
     case, run, trace = RECORDED[case_id], f"{release}:{mode}", trace_of(case_id, OURS, mode)
     expected = recorded_as(case, run)
+    assert_states(states_of(trace), expected, 0.0 if replay.is_error(expected) else 1e-6 + spread_of(case, run), ulps=2)
     if replay.is_error(expected):
-        assert replay.is_error(trace), f"no {expected['error']} but {trace}"
-        assert expected["error"] in trace["error"], f"{trace} is no {expected['error']}"
         return
-    assert isinstance(trace, Trace), trace
-    for index, (state, want) in enumerate(zip(trace.states, expected, strict=True)):
-        assert not replay.is_error(state), state
-        for counter in ("scale", "good", "iter"):
-            replay.assert_exact(state[counter], want[counter], f"step {index}: {counter}")
-        replay.assert_close(state["vars"], want["vars"], f"step {index}: ", 1e-6 + spread_of(case, run), ulps=2)
     slots, meta = recorded_as(case, run, "outcomes_slots"), recorded_as(case, run, "metas")
     if slots is not None and release == RELEASE:
         # The same by their order: the wrapped optimizer of the record had another number in its name.

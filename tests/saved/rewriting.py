@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import h5py
-import numpy as np
 import tensorflow as tf
 
 from tests.saved.artefacts import DATA
@@ -19,27 +18,14 @@ from tests.saved.artefacts import DATA
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
-def values_of(prefix: pathlib.Path) -> dict[str, Any]:
-    """Return all that a checkpoint holds, in the order of its keys."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {key: reader.get_tensor(key) for key in sorted(reader.get_variable_to_shape_map())}
-
-
-def write_values(prefix: pathlib.Path, values: Mapping[str, Any]) -> None:
-    """Write a checkpoint by TensorFlow itself."""
-    tensors = [tf.constant(value) for value in values.values()]
-    slices = [""] * len(tensors)
-    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=list(values), shape_and_slices=slices, tensors=tensors)
-
-
 def rewrite_checkpoint(source: pathlib.Path, target: pathlib.Path, changes: Mapping[str, Any]) -> None:
     """Write a copy by TensorFlow itself; None leaves a key out."""
-    values = values_of(source)
-    for key, value in changes.items():
-        if key not in values:
-            raise KeyError(key)
-        values[key] = value
-    write_values(target, {key: value for key, value in values.items() if value is not None})
+    reader = tf.train.load_checkpoint(str(source))
+    values = {key: reader.get_tensor(key) for key in sorted(reader.get_variable_to_shape_map())}
+    assert values.keys() >= changes.keys()
+    kept = {key: tf.constant(value) for key, value in {**values, **changes}.items() if value is not None}
+    slices = [""] * len(kept)
+    tf.raw_ops.SaveV2(prefix=str(target), tensor_names=[*kept], shape_and_slices=slices, tensors=[*kept.values()])
 
 
 def checkpoint(name: str, folder: pathlib.Path, changes: Mapping[str, Any]) -> pathlib.Path:
@@ -99,7 +85,3 @@ def archive(name: str, folder: pathlib.Path, datasets: Mapping[str, Any], **memb
 def config(name: str) -> dict[str, Any]:
     """Return the serialized wrapper of a recorded config."""
     return dict(json.loads((DATA / "configs" / f"{name}.json").read_text())["serialized"])
-
-
-def float32(value: float) -> Any:
-    return np.float32(value)

@@ -184,14 +184,6 @@ class SaverFilesTest(InFolder):
             assert found.loss_scale is not None
             self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
 
-    def test_without_slots(self) -> None:
-        with self.session.graph.as_default():
-            inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
-            self._add(mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic"), "weight")
-            (found,) = self._saved()
-            assert found.loss_scale is not None
-            self.assertEqual((found.key, found.loss_scale.scale), ("current_loss_scale", 2.0**15))
-
     def test_two_wrapped_optimizers(self) -> None:
         with self.session.graph.as_default():
             for name in ("generator", "critic"):

@@ -60,7 +60,7 @@ class BareTest(unittest.TestCase):
         assert_close(others, trained)
         fresh, untrained = optimizer(b, algorithm, **settings), variables(b, before)
         train(fresh, untrained, 6, 12)
-        if case != "sgd":
+        if case not in ("sgd", "lion"):
             # The state matters: without it, training goes elsewhere.
             with self.assertRaises(AssertionError):
                 assert_close(untrained, trained, rtol=1e-3)
