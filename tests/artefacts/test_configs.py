@@ -88,7 +88,10 @@ class RecordedConfigsTest(unittest.TestCase):
 
 SGD = {"class_name": "SGD", "config": {"learning_rate": 0.25, "momentum": 0.5, "decay": 0.0, "name": "SGD"}}
 NEW = {"inner_optimizer": SGD, "dynamic": True, "initial_scale": 64.0, "dynamic_growth_steps": 5}
-DYNAMIC = {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 64.0, "increment_period": 5}}
+DYNAMIC: Any = {
+    "class_name": "DynamicLossScale",
+    "config": {"initial_loss_scale": 64.0, "increment_period": 5},
+}
 OLD = {"optimizer": SGD, "loss_scale": DYNAMIC}
 K3 = {
     "name": "lso",
@@ -155,6 +158,12 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
         {**OLD, "loss_scale": {"class_name": "DynamicLossScale", "config": {"growth": 2}}},
         TypeError,
         "DynamicLossScale: a keyword must be the name of an argument; got growth=2",
+    ),
+    (
+        "multiplier",
+        {**OLD, "loss_scale": {**DYNAMIC, "config": {**DYNAMIC["config"], "multiplier": 4.0}}},
+        ValueError,
+        "have a multiplier of 2",
     ),
     ("clipping_wrapper", {**K3, "clipnorm": 1.0}, ValueError, "clipnorm must be a setting of the inner"),
     (
