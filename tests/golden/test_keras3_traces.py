@@ -45,7 +45,6 @@ RIGHT = "tf22:exp"
 NATIVE = Keras3Subject("native", "keras3", RELEASE)
 OURS = Keras3Subject("keras", "keras3", RELEASE)
 
-NAN, INF = float("nan"), float("inf")
 Args = dict[str, Any]
 
 pytestmark = [
