@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import unittest
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -270,51 +268,6 @@ class SameResultsTest(Ways):
                 self.assertEqual([bool(each) for each in results], [expected] * 2, (value, size))
 
 
-FAMILIES = {
-    "v1": (lambda: tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), mpls.v1.MixedPrecisionLossScaleOptimizer),
-    "legacy": (lambda: tf_keras.optimizers.legacy.SGD(0.25, 0.5), mpls.keras.LossScaleOptimizer),
-    "new": (lambda: tf_keras.optimizers.SGD(0.25, 0.5), mpls.keras.LossScaleOptimizer),
-    "keras3": (lambda: keras.optimizers.SGD(0.25, 0.5), mpls.keras.LossScaleOptimizer),
-}
-
-
-class GivenGradientsTest(unittest.TestCase):
-    """Steps in a function, of gradients that were computed before it."""
-
-    @parameterized.expand([(family,) for family in FAMILIES])
-    @pytest.mark.default_run("one case")
-    def test_of_eager_mode(self, family: str) -> None:
-        step, variables = self._step(family)
-        grads = [tf.fill([3], 2.0) for _ in variables]
-        tf.function(lambda: step(grads), autograph=False)()
-        for variable in variables:
-            np.testing.assert_array_equal(variable.numpy(), [0.5] * 3)
-
-    def _step(self, family: str) -> tuple[Callable[[list[Any]], None], list[Any]]:
-        keras_3 = family == "keras3"
-        variables = [keras.Variable([1.0] * 3) if keras_3 else tf.Variable([1.0] * 3) for _ in range(5)]
-        make, wrapper = FAMILIES[family]
-        scale = {"loss_scale": mpls.v1.DynamicLossScale(1)} if family == "v1" else {"initial_scale": 1}
-        opt = wrapper(make(), **scale)
-        if family in ("new", "keras3"):
-            opt.build(variables)
-        elif family == "legacy":
-            opt._create_all_weights(variables)
-
-        def step(grads: list[Any]) -> None:
-            unscaled = grads
-            if keras_3:
-                opt.scale_loss(tf.constant(1.0))
-            elif family == "v1":
-                opt.compute_gradients(lambda: variables[0] * 0.0, variables[:1])
-            else:
-                opt.get_scaled_loss(tf.constant(1.0))
-                unscaled = opt.get_unscaled_gradients(grads)
-            opt.apply_gradients(zip(unscaled, variables, strict=True))
-
-        return step, variables
-
-
 class GatesTest(unittest.TestCase):
     """In a session no op of the optimizer runs in a step that is skipped, whatever the op is made of."""
 
@@ -403,34 +356,6 @@ class GatesTest(unittest.TestCase):
         self.assertEqual(seen, [[3, 1, 8], [3, 1, 4], [2, 2, 4], [1, 3, 8], [1, 3, 4]])
         self.assertEqual(len(called), 3 if kind == "call of Python" else 0)
 
-    @parameterized.expand(itertools.product(("conditional", "loop"), (1, 2)))
-    @pytest.mark.default_run("one case")
-    def test_of_a_step_within_control_flow(self, kind: str, control_flow: int) -> None:
-        v1 = tf.compat.v1
-        was_v2 = v1.control_flow_v2_enabled()
-        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
-        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
-        with tf.Graph().as_default(), v1.Session() as session:
-            weight = v1.get_variable("weight", initializer=8.0, use_resource=True)
-            factor, runs = v1.placeholder(tf.float32, []), v1.placeholder(tf.bool, [])
-            scale = mpls.v1.DynamicLossScale(8, 10)
-            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(1), scale)
-
-            def step() -> Any:
-                with tf.control_dependencies([opt.minimize(weight * factor, var_list=[weight])]):
-                    return tf.identity(1)
-
-            if kind == "conditional":
-                op = tf.cond(runs, step, lambda: 0)
-            else:
-                op = tf.while_loop(lambda i: runs & (i < 1), lambda i: i + step(), [0])
-            session.run(v1.global_variables_initializer())
-            seen = []
-            for value, is_run in ((1.0, True), (1.0, False), (np.inf, True), (np.inf, False), (1.0, True)):
-                session.run(op, {factor: value, runs: is_run})
-                seen.append([session.run(each) for each in (weight, scale())])
-        self.assertEqual(seen, [[7, 8], [7, 8], [7, 4], [7, 4], [6, 4]])
-
 
 class AgainAndAgainTest(Ways):
     """What eager mode runs as one op once it is called again with such gradients."""
@@ -467,6 +392,11 @@ class AgainAndAgainTest(Ways):
                     loss = 8.0 * x**3
                 (unscaled,) = unscale_gradients([inner.gradient(loss, x)], tf.constant(8.0))
             self.assertEqual(float(outer.gradient(unscaled, x)), 18.0)
+
+    def test_eager_gradients_in_a_function_have_no_op_that_made_them(self) -> None:
+        grads = [tf.fill([3], 8.0 + index) for index in range(5)]
+        unscaled = tf.function(lambda: unscale_gradients(grads, tf.constant(2.0)), autograph=False)()
+        np.testing.assert_array_equal(unscaled, [[4.0 + index / 2] * 3 for index in range(5)])
 
     def test_functions_for_many_shapes_are_not_kept(self) -> None:
         for length in range(1, 40):

@@ -1,4 +1,4 @@
-"""Every private name of the frameworks that mpls uses is there; and without it mpls warns once, or says what to do."""
+"""Every private name of the frameworks that mpls uses is there; and without some, mpls warns once or says what to do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from mpls.patches import ABSENT
 from mpls.transfer import hosts
 from mpls.upstream import (
     optimizers,
-    rewrite,
     table,
     tensorflow,
     trackables,
@@ -159,15 +158,14 @@ def test_a_name_without_a_row_is_read(name: str) -> None:
 # What depends on a name. In a process that has TensorFlow, on the CPU, in eager mode unless it says otherwise.
 
 
-def v1_step(optimizer: Any = None) -> Any:
-    optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(optimizer or v1.train.AdamOptimizer(0.5), "dynamic")
-    return trained(optimizer)
+def v1_step() -> Any:
+    return trained(mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.5), "dynamic"))
 
 
-def graph_step(optimizer: Any = None, scale: Any = "dynamic") -> Any:
+def graph_step() -> Any:
     with tf.Graph().as_default() as graph, v1.Session() as session:
         weights = [v1.get_variable(f"weight{number}", initializer=[1.0]) for number in range(5)]
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(optimizer or v1.train.AdamOptimizer(0.5), scale)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.AdamOptimizer(0.5), "dynamic")
         step = opt.minimize(sum(weight**2 for weight in weights))
         session.run(v1.global_variables_initializer())
         session.run(step)
@@ -176,29 +174,8 @@ def graph_step(optimizer: Any = None, scale: Any = "dynamic") -> Any:
     return graph
 
 
-def large_step() -> None:
-    variables = [tf.Variable(tf.ones([2**18])) for _ in range(5)]
-    opt = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
-    with tf.GradientTape() as tape:
-        loss = opt.get_scaled_loss(sum(tf.reduce_sum(each) for each in variables))
-    opt.apply_gradients(zip(opt.get_unscaled_gradients(tape.gradient(loss, variables)), variables, strict=True))
-
-
-def compiled_step() -> None:
-    weight = tf.Variable([1.0])
-    opt = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
-    opt._create_all_weights([weight])
-
-    @tf.function(jit_compile=True)
-    def step() -> None:
-        opt.apply_gradients([(tf.constant([1.0]), weight)])
-
-    opt.get_scaled_loss(tf.constant(1.0)), opt.get_unscaled_gradients([])
-    step()
-
-
-def wrapped(make: Callable[[], Any] = lambda: legacy.SGD(0.5, 0.5)) -> Any:
-    return trained(mpls.keras.LossScaleOptimizer(make()))
+def wrapped() -> Any:
+    return trained(mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5)))
 
 
 def skipped_step() -> None:
@@ -207,12 +184,13 @@ def skipped_step() -> None:
     optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
 
 
-def checkpoint(make: Callable[[], Any]) -> None:
-    variable, optimizer = tf.Variable([1.0]), make()
+def restored() -> None:
+    """Restore slots before their optimizer, and it before its variables."""
+    variable, optimizer = tf.Variable([1.0]), mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))
     trained(optimizer, variable)
     path = tf.train.Checkpoint(optimizer=optimizer, variable=variable).save(os.path.join(FOLDER[0], "ckpt"))
     for is_used_before in (True, False):
-        again = make()
+        again = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))
         if is_used_before:
             trained(again, variable)
         tf.train.Checkpoint(optimizer=again, variable=variable).restore(path).expect_partial()
@@ -220,29 +198,11 @@ def checkpoint(make: Callable[[], Any]) -> None:
             trained(again, variable)
 
 
-def restored() -> None:
-    """Restore slots before their optimizer, and it before its variables."""
-    checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5)))
-
-
 def restore_of_tensorflow() -> Any:
     """Return TensorFlow's object for a restore."""
     saved = tf.train.Checkpoint(value=tf.Variable(1.0))
     with tempfile.TemporaryDirectory() as folder:
         return saved.restore(saved.save(os.path.join(folder, "ckpt")))._checkpoint
-
-
-def converted(source: Any, target: Any, variables: Any = None) -> Any:
-    variables = [tf.Variable([1.0])] if variables is None else variables
-    trained(source, variables[0])
-    return mpls.convert_state(source, target, variables, source_variables=variables)
-
-
-def converted_3() -> Any:
-    variable = keras.Variable([1.0])
-    source = keras.optimizers.Adam(0.5)
-    source.apply([tf.constant([1.0])], [variable])
-    return mpls.convert_state(source, keras.optimizers.Adam(0.25), [variable], source_variables=[variable])
 
 
 def keras_3_step() -> Any:
@@ -256,42 +216,10 @@ def keras_3_step() -> Any:
     return optimizer
 
 
-def saved_keras_3() -> None:
-    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
-    model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.SGD()), "mse")
-    path = os.path.join(FOLDER[0], "model.keras")
-    mpls.keras.save_model(model, path)
-    mpls.keras.load_model(path)
-
-
-def saved_tf_keras(ending: str = ".keras") -> None:
-    model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
-    model.compile(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()), "mse")
-    path = os.path.join(FOLDER[0], f"model{ending}")
-    mpls.keras.save_model(model, path)
-    mpls.keras.load_model(path)
-
-
-def keras_graph(*, with_state: bool = True) -> None:
-    with tf.Graph().as_default():
-        optimizer = mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
-        weight = v1.get_variable("weight", initializer=[1.0])
-        optimizer.get_updates(weight**2, [weight])
-        if with_state:
-            optimizer.state_dict()
-
-
-def policy() -> Any:
-    found = mpls.experimental.Policy("mixed_float16", loss_scale=8)
-    for framework in (tf_keras, keras):
-        framework.Sequential([framework.layers.Dense(1, dtype=found)]).compile("sgd", "mse")
-    return found
-
-
-def mirrored(make: Callable[[], Any]) -> None:
+def mirrored() -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
-        variable, optimizer = tf.Variable([1.0]), mpls.keras.LossScaleOptimizer(make())
+        variable, optimizer = tf.Variable([1.0]), mpls.keras.LossScaleOptimizer(legacy.SGD(0.5))
         optimizer.get_scaled_loss(tf.constant(1.0)), optimizer.get_unscaled_gradients([])
 
         @tf.function
@@ -301,94 +229,42 @@ def mirrored(make: Callable[[], Any]) -> None:
         strategy.run(step)
 
 
-def sync_replicas() -> None:
-    with tf.Graph().as_default():
-        weight = v1.get_variable("weight", initializer=[1.0])
-        sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 1, 1)
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, "dynamic")
-        opt.minimize(weight**2, global_step=v1.train.get_or_create_global_step())
-
-
-def rewritten() -> None:
-    state = rewrite.graph_rewrite_state()
-    mpls.v1.enable_mixed_precision_graph_rewrite(v1.train.GradientDescentOptimizer(0.5))
-    mpls.v1.disable_mixed_precision_graph_rewrite()
-    rewrite.restore_graph_rewrite(state)
-
-
-def native_scale(scale: Any) -> Any:
-    with mpls.install(as_of="2.3"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
-        optimizer = mpls.experimental.LossScaleOptimizer(legacy.SGD(0.5), scale)
-    assert optimizer.dynamic_counter is not optimizer.initial_scale
-    return optimizer
-
-
-def installed_over(module: Any, **settings: Any) -> None:
-    with mpls.install(replace_existing=True, **settings):
-        dir(module)
+def installed() -> None:
+    with mpls.install(replace_existing=True):
+        dir(v1.train.experimental)
 
 
 FOLDER: list[str] = []
 SAVER = "SAVER_BUILD SAVER_VARIABLES SAVER_IS_BUILT SAVER_BUILDER SAVER_IS_EMPTY"
-ADAM = v1.train.AdamOptimizer
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "WRAP": keras_3_step,
     "TRACK": wrapped,
-    "CHILDREN": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
-    "LOOKUP": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
+    "CHILDREN": restored,
+    "LOOKUP": restored,
     "HANDLE_DEFERRED": lambda: float(mpls.v1.DynamicLossScale()()),
-    "FIXED_VALUE": lambda: native_scale(v1.mixed_precision.FixedLossScale(8)),
-    "SCALE": lambda: converted(native_scale(v1.mixed_precision.DynamicLossScale(8)), wrapped()),
-    "GOOD_STEPS": lambda: native_scale(v1.mixed_precision.DynamicLossScale(8)),
-    "SCALE_WEIGHTS": lambda: native_scale(v1.mixed_precision.DynamicLossScale(8)),
     "XLA_CONTEXT": graph_step,
-    "IS_RECORDING": large_step,
-    "BARRIER": compiled_step,
-    "NO_MERGE_CALL": lambda: mirrored(lambda: legacy.SGD(0.5)),
+    "NO_MERGE_CALL": mirrored,
     "VARIABLE_ID": v1_step,
-    **dict.fromkeys(["KEEP", "DROP", "KEEPS"], lambda: installed_over(v1.train.experimental)),
-    **dict.fromkeys(["SET_REWRITE", "IS_REWRITE", "HAS_OTHER_SESSION", "IS_MIXED", "GLOBAL_STATE"], rewritten),
-    **dict.fromkeys(["PAIRING", "RUN", "NODE", "PAIRED", "PATH", "GRAPH"], restored),
-    **dict.fromkeys(["CHILD", "ALL_PAIRED"], restored),
+    **dict.fromkeys(["KEEP", "DROP", "KEEPS"], installed),
+    **dict.fromkeys(["PAIRING", "RUN", "NODE", "PAIRED", "PATH", "GRAPH", "CHILD", "ALL_PAIRED"], restored),
     **dict.fromkeys(["BULK_BUILDER", "ADD_RESTORE", "SAVEABLE", "SAVE_SPEC", *SAVER.split()], graph_step),
     "USE_LOCKING": v1_step,
     "CREATE_SLOTS": v1_step,
     "NON_SLOTS": graph_step,
     "V1_SCALE": lambda: mpls.monitor.LossScaleHook(v1_native()),
-    "SYNC_INNER": sync_replicas,
-    "TF_KERAS_SCALE": lambda: converted(tf_keras.mixed_precision.LossScaleOptimizer(legacy.SGD(0.5)), wrapped()),
-    "SUM_OF_KERAS": lambda: mirrored(lambda: legacy.SGD(0.5)),
+    "SUM_OF_KERAS": mirrored,
     "COMPUTE_GRADIENTS": wrapped,
     "TRANSFORM": wrapped,
-    "AGGREGATE": lambda: (wrapped(), mirrored(lambda: legacy.SGD(0.5))),
+    "AGGREGATE": lambda: (wrapped(), mirrored()),
     "CREATE_WEIGHTS": skipped_step,
     "GET_HYPER": lambda: wrapped()._get_hyper("learning_rate"),
     "SET_HYPER": lambda: wrapped()._set_hyper("learning_rate", 0.25),
     "DECAYED_RATE": lambda: wrapped()._decayed_lr(tf.float32),
     "RESTORE_SLOT": lambda: wrapped()._restore_slot_variable("momentum", None, None),
-    "LEGACY_SLOT": lambda: checkpoint(lambda: mpls.keras.LossScaleOptimizer(legacy.SGD(0.5, 0.5))),
+    "LEGACY_SLOT": restored,
     "LEGACY_NAME": skipped_step,
-    **dict.fromkeys(
-        ["LEGACY_SLOTS", "WEIGHTS", "LEGACY_STEPS", "HAS_HYPERS", "MOMENTUM"],
-        lambda: converted(legacy.SGD(0.5), legacy.SGD(0.25)),
-    ),
-    **dict.fromkeys(
-        ["INDEX", "VARIABLE_KEY", "NEW_STEPS", "COMPUTE_RATE"],
-        lambda: converted(tf_keras.optimizers.Adam(0.5), tf_keras.optimizers.Adam(0.25)),
-    ),
-    **dict.fromkeys(
-        ["U_PRODUCT", "U_COUNTER"],
-        lambda: converted(tf_keras.optimizers.Nadam(0.5), tf_keras.optimizers.Nadam(0.25)),
-    ),
-    "TRACK_VARIABLE": lambda: keras_graph(with_state=False),
-    "GET_SESSION": keras_graph,
-    **dict.fromkeys(["TF_KERAS_COMPILE", "TF_KERAS_COMPILE_V1", "COMPILING"], policy),
-    "TF_KERAS_COMPILED": saved_tf_keras,
     **dict.fromkeys(["TRAINABLE", "KERAS_3_STEPS", "OWN_VARIABLES", "INDICES", "KERAS_3_KEY"], keras_3_step),
-    "VARIABLE_INDEX": converted_3,
     "UNPICKLE": lambda: pickle.loads(pickle.dumps(keras_3_step())),
-    "KERAS_3_COMPILED": saved_keras_3,
 }
 
 

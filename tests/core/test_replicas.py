@@ -18,7 +18,6 @@ import mpls.v1
 from mpls.v1 import DynamicLossScale
 
 INF, NAN = float("inf"), float("nan")
-STEPS = ([1.0, 2.0], [1.0, INF], [NAN, 1.0], [INF, -INF], [0.0, 0.0])
 
 
 @functools.cache
@@ -34,27 +33,6 @@ def mirrored(merges: bool = True) -> Any:
         # What TensorFlow's own test combinations do.
         strategy.extended._use_merge_call = lambda: False
     return strategy
-
-
-STRATEGIES: dict[str, Callable[[], Any]] = {
-    "one_device": lambda: tf.distribute.OneDeviceStrategy("CPU:0"),
-    "mirrored_1": lambda: tf.distribute.MirroredStrategy(["CPU:0"]),
-    "mirrored_2": mirrored,
-    "mirrored_2_without_merge": lambda: mirrored(merges=False),
-    "central_storage_2": lambda: tf.distribute.experimental.CentralStorageStrategy(["CPU:0", "CPU:1"], "CPU:0"),
-}
-
-
-def run(strategy: Any, fn: Callable[..., Any], values: list[float]) -> list[Any]:
-    """Run `fn` on each replica, inside a tf.function; return the results of the replicas."""
-    merges, function = strategy.extended._use_merge_call(), tf.function(fn)
-
-    @tf.function
-    def call(grads: Any) -> Any:
-        # In a function of its own, a replica cannot call `merge_call`.
-        return strategy.run(lambda grad: (fn if merges else function)(grad), (grads,))
-
-    return locals_of(strategy, call(distribute(strategy, values)))
 
 
 def distribute(strategy: Any, values: list[float]) -> Any:
@@ -92,62 +70,6 @@ class CreationTest(unittest.TestCase):
         with strategy.scope():
             self.assertEqual(float(scale()), 8.0)
         self.assert_mirrored(scale, strategy)
-
-    def test_built_in_the_scope_and_used_outside(self) -> None:
-        strategy = mirrored()
-        with strategy.scope():
-            scale = DynamicLossScale(8)
-        # The strategy of the first use counts.
-        self.assertEqual(float(scale()), 8.0)
-        self.assertEqual(len(strategy.experimental_local_results(scale._current_loss_scale)), 1)
-
-    def test_variables_of_a_users_subclass_are_mirrored_too(self) -> None:
-        strategy = mirrored()
-
-        class Mine(DynamicLossScale):
-            def __init__(self) -> None:
-                super().__init__()
-                self.mine = self._add_weight("mine", 1.0)
-
-        with strategy.scope():
-            scale = Mine()
-        self.assertEqual(len(strategy.experimental_local_results(scale.mine)), 2)
-
-
-class UpdateTest(unittest.TestCase):
-    @parameterized.expand(STRATEGIES.items())
-    @pytest.mark.default_run("one case")
-    def test_in_a_replica_context(self, name: str, make: Callable[[], Any]) -> None:
-        strategy = make()
-        with strategy.scope():
-            scale = DynamicLossScale(8, 2)
-            scale()
-
-        def update(grad: Any) -> Any:
-            return tf.identity(scale.update([grad, None])[1])
-
-        expected = 8.0
-        count = strategy.num_replicas_in_sync
-        for values in STEPS:
-            finite = all(map(np.isfinite, values[-count:]))
-            expected = expected if finite else expected / 2
-            self.assertEqual(run(strategy, update, values), [finite] * count)
-            self.assertEqual(set(locals_of(strategy, scale._current_loss_scale)), {expected})
-            self.assertEqual(len(set(locals_of(strategy, scale._num_good_steps))), 1)
-
-    @parameterized.expand(STRATEGIES.items())
-    @pytest.mark.default_run("one case")
-    def test_in_a_cross_replica_context(self, name: str, make: Callable[[], Any]) -> None:
-        strategy = make()
-        with strategy.scope():
-            scale = DynamicLossScale(8, 2)
-            update = tf.function(lambda grad: scale.update([grad])[1])
-            expected = 8.0
-            for values in STEPS:
-                finite = all(map(np.isfinite, values[-strategy.num_replicas_in_sync :]))
-                expected = expected if finite else expected / 2
-                self.assertEqual(bool(update(distribute(strategy, values))), finite)
-                self.assertEqual(float(scale()), expected)
 
 
 def keep(grads_and_vars: Any) -> Any:

@@ -44,14 +44,6 @@ class Counting(mpls.v1.LossScale):
         return {}
 
 
-class Noting(mpls.v1.DynamicLossScale):
-    """A dynamic one with a variable more."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.note = self._add_weight("note", 1.5, tf.float32)
-
-
 TF_1 = v1.train.GradientDescentOptimizer(0.1)
 INNER = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -123,28 +115,6 @@ class TestDynamic:
             assert scale_and_steps(other) == (SCALE, 3)
             assert other.state_dict() == {**STATE, "initial_scale": 16.0}
 
-    @parameterized.expand([name for name in MAKERS if name != "loss_scale"])
-    def test_takes_the_next_steps_from_it(self, name: str) -> None:
-        holder = MAKERS[name]((8.0, 5))
-        variable = keras.Variable(1.0) if name == "keras3" else tf.Variable(1.0)
-        if name == "keras3":
-            holder.build([variable])
-        holder.load_state_dict({**STATE, "scale": 64.0})
-        for _ in range(2):
-            # Not to be told that it was forgotten.
-            if name == "v1":
-                holder.compute_gradients(lambda: variable * 1.0, [variable])
-            else:
-                holder.get_scaled_loss(tf.constant(1.0))
-                holder.get_unscaled_gradients([tf.constant(1.0)])
-            holder.apply_gradients([(tf.constant(1.0), variable)])
-        assert scale_and_steps(holder) == (128.0, 0)
-
-    def test_needs_no_settings(self) -> None:
-        loss_scale = mpls.v1.DynamicLossScale(8, 2000, 3)
-        loss_scale.load_state_dict({"dynamic": True, "scale": 4.0, "good_steps": 1999})
-        assert scale_and_steps(loss_scale) == (4.0, 1999)
-
     @parameterized.expand([(name, *row) for name in MAKERS for row in BAD])
     @pytest.mark.default_run("each value", by=lambda name, change, message: (name, str(change)))
     def test_is_refused_whole(self, name: str, change: dict[str, Any], message: str) -> None:
@@ -211,14 +181,6 @@ class TestOwnClasses:
                 loaded.load_state_dict(wrong)
         assert loaded.state_dict() == state
 
-    def test_of_dynamic_ones_too(self) -> None:
-        saved, loaded = Noting(8, 5), Noting(8, 5)
-        saved.note.assign(2.5)
-        saved.load_state_dict({**STATE, "weights": {"note": 3.5}})
-        assert saved.state_dict() == {**STATE, "weights": {"note": 3.5}}
-        loaded.load_state_dict(saved.state_dict())
-        assert float(loaded.note) == 3.5
-
     def test_are_kept_by_wrappers(self) -> None:
         inner = TF_1
         opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Counting())
@@ -263,22 +225,6 @@ class TestManagers:
         assert opt.state_dict() == manager.state_dict() == MANAGER_STATE
         assert float(manager.get_loss_scale()) == SCALE
 
-    @parameterized.expand(
-        [
-            ("good_steps", 3),
-            ("bad_steps", -1),
-            ("bad_steps", 4),
-            ("scale", 0.0),
-            ("shrink_ratio", 0.5),
-            ("shrink_steps", 2),
-        ]
-    )
-    def test_refuse(self, key: str, value: float) -> None:
-        manager = self.manager()
-        with pytest.raises(mpls.errors.SavedStateError, match=f"load_state_dict: {key} must"):
-            manager.load_state_dict({**MANAGER_STATE, key: value})
-        assert manager.state_dict() == {**MANAGER_STATE, "scale": 16.0, "good_steps": 0, "bad_steps": 0}
-
     def test_of_users_need_not_have_it(self) -> None:
         class Constant(mpls.contrib.LossScaleManager):
             def get_loss_scale(self) -> Any:
@@ -313,16 +259,6 @@ class TestGraphs:
                 opt.load_state_dict(STATE, session)
                 assert opt.state_dict(session) == STATE
 
-    def test_of_a_monitored_session(self) -> None:
-        with tf.Graph().as_default():
-            opt = self.build()
-            v1.train.get_or_create_global_step()
-            with v1.train.MonitoredTrainingSession(hooks=[_Counter()]) as session:
-                steps = _Counter.steps
-                opt.load_state_dict(STATE, session)
-                assert opt.state_dict(session) == STATE
-                assert _Counter.steps == steps
-
     def test_of_the_session_of_keras(self) -> None:
         with tf.Graph().as_default():
             for make in (MAKERS["legacy"], MAKERS["new"]):
@@ -344,14 +280,6 @@ class TestGraphs:
         opt.state_dict()
         with pytest.raises(RuntimeError, match=r"outside of tf\.function"):
             tf.function(lambda: tf.constant(opt.state_dict()["scale"]))()
-
-
-class _Counter(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
-    steps = 0
-
-    def before_run(self, run_context: Any) -> None:
-        del run_context
-        _Counter.steps += 1
 
 
 class TestReplicas:
