@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from .devices import DEVICES
 from .hosts import HOSTS
 from .scenarios import OPTION_SCENARIOS, SCENARIOS, Scenario
-from .setups import OPTION_SETUPS, SETUPS
+from .setups import SETUPS
 from .stages import MODES
 
 TWO_OPTIMIZERS = "two_optimizers"
@@ -81,23 +81,14 @@ SUBSETS: tuple[Subset, ...] = (
         "computed; optimizers, dtypes and sparse gradients are tried without one",
     ),
     Subset(
-        tuple(
-            f"{family}_*_{devices}"
-            for family in ("experimental", "keras3_apply")
-            for devices in ("nomerge", "central2", "mirrored1")
-        ),
+        tuple(f"keras3_apply_*_{devices}" for devices in ("nomerge", "central2", "mirrored1")),
         (),
-        "these families differ from the others in the constructor alone, or in the calls of a step",
+        "this family differs from keras3 in the calls of a step",
     ),
     Subset(
-        ("*_graph_*_two", "*_eager_two", "experimental_*_two"),
+        ("*_graph_*_two", "*_eager_two"),
         _all_setups_but("bfloat16", "float64"),
         "with two replicas float16 stands for the dtypes, since it is TensorFlow that adds them up",
-    ),
-    Subset(
-        ("experimental_keras3_*",),
-        ("minimize", "fixed", *OPTION_SETUPS),
-        "this family differs from keras3 in the constructor alone",
     ),
     Subset(
         ("keras3_apply_*",),
@@ -124,11 +115,11 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     ),
     Exclusion(("keras_*_central2",), "*", "tf_keras does not scale losses under this strategy"),
     Exclusion(
-        ("*_new_graph_*", "*keras3*_graph_*"),
+        ("*_new_graph_*", "keras3*_graph_*"),
         "*",
         "what new tf_keras and Keras 3 optimizers return in a v1 graph is no op that updates a variable",
     ),
-    Exclusion(("*keras3*_central2",), "*", "the scaled step of Keras 3 fails where replicas share their variables"),
+    Exclusion(("keras3*_central2",), "*", "the scaled step of Keras 3 fails where replicas share their variables"),
     Exclusion(
         ("*_xla_two", "*_xla_nomerge"),
         "*",
@@ -145,14 +136,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "TensorFlow cannot group what two v1 optimizers with step counters return",
     ),
     Exclusion(("v1_*", "keras3_*"), "unaggregated", "these optimizers always sum gradients over replicas"),
-    Exclusion(("keras*", "experimental_*"), "by_four", "Keras wrappers only double and halve"),
+    Exclusion(("keras*",), "by_four", "Keras wrappers only double and halve"),
 )
-
-
-def differs_in_the_constructor_alone(cell: Cell, setup: str, shown_by: str) -> bool:
-    """Return whether a test is of an experimental wrapper, but for those of one setup in one cell of each family."""
-    is_shown = (cell.mode, cell.devices, setup) == ("function", "one", shown_by)
-    return cell.family.startswith("experimental_") and not is_shown
 
 
 def exclusion(cell: Cell, setup: str = "*") -> Exclusion | None:

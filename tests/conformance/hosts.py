@@ -14,7 +14,7 @@ import tensorflow as tf
 import mpls.v1
 
 from .host import LEARNING_RATE, MOMENTUM, Host
-from .keras_hosts import ExperimentalHost, ExperimentalKeras3Host, Keras3ApplyHost, Keras3Host, KerasHost
+from .keras_hosts import Keras3ApplyHost, Keras3Host, KerasHost
 from .setups import Scaling
 
 v1 = tf.compat.v1
@@ -85,15 +85,5 @@ class V1Host(Host):
 
 
 HOSTS: dict[str, Host] = {
-    host.name: host
-    for host in (
-        V1Host(),
-        KerasHost("keras", "legacy"),
-        KerasHost("keras", "new"),
-        Keras3Host(),
-        Keras3ApplyHost(),
-        ExperimentalHost("legacy"),
-        ExperimentalHost("new"),
-        ExperimentalKeras3Host(),
-    )
+    host.name: host for host in (V1Host(), KerasHost("legacy"), KerasHost("new"), Keras3Host(), Keras3ApplyHost())
 }

@@ -1,9 +1,8 @@
-"""The Keras families: `mpls.keras` and `mpls.experimental` over tf_keras and Keras 3."""
+"""The Keras families: `mpls.keras` over tf_keras and Keras 3."""
 
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,7 @@ import keras
 import tensorflow as tf
 import tf_keras
 
-import mpls.experimental
 import mpls.keras
-from mpls.errors import MplsDeprecationWarning
 
 from .host import LEARNING_RATE, MOMENTUM, Host
 from .setups import Scaling, Term
@@ -24,9 +21,8 @@ class KerasHost(Host):
 
     advances_on_skip = True
 
-    def __init__(self, layer: str, family: str) -> None:
-        self.name = f"{layer}_{family}"
-        self.bare_name = f"keras_{family}"
+    def __init__(self, family: str) -> None:
+        self.name = self.bare_name = f"keras_{family}"
         self.is_legacy = family == "legacy"
 
     def make_inner(self, kind: str, clip_norm: float | None) -> Any:
@@ -155,33 +151,3 @@ def _keywords(scaling: Scaling) -> dict[str, Any]:
         "dynamic_growth_steps": scaling.growth_steps,
         **scaling.options,
     }
-
-
-def _wrap_experimentally(inner: Any, scaling: Scaling) -> Any:
-    """Return `mpls.experimental.LossScaleOptimizer`, called as code of TF 1.14 to 2.8 calls it."""
-    of_scale: dict[str, Any] = dict(scaling.of_scale)
-    loss_scale = scaling.initial
-    if scaling.growth_steps is not None:
-        loss_scale = mpls.experimental.DynamicLossScale(
-            scaling.initial, scaling.growth_steps, scaling.multiplier, **of_scale
-        )
-    elif of_scale:
-        loss_scale = mpls.experimental.FixedLossScale(scaling.initial, **of_scale)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
-        return mpls.experimental.LossScaleOptimizer(inner, loss_scale, **dict(scaling.of_steps))
-
-
-class ExperimentalHost(KerasHost):
-    def __init__(self, family: str) -> None:
-        super().__init__("experimental", family)
-
-    def wrap(self, inner: Any, scaling: Scaling) -> Any:
-        return _wrap_experimentally(inner, scaling)
-
-
-class ExperimentalKeras3Host(Keras3Host):
-    name = "experimental_keras3"
-
-    def wrap(self, inner: Any, scaling: Scaling) -> Any:
-        return _wrap_experimentally(inner, scaling)

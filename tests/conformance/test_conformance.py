@@ -16,7 +16,6 @@ from .cells import (
     CELLS,
     TWO_OPTIMIZERS,
     Cell,
-    differs_in_the_constructor_alone,
     exclusion,
     runs,
     runs_two_optimizers,
@@ -34,14 +33,12 @@ BUILT_FOR = {
 }
 
 
-def values_of(item: pytest.Item) -> tuple[Any, ...] | None:
+def values_of(item: pytest.Item) -> tuple[Any, ...]:
     """Return the family, mode and devices of a test, and what is built for it."""
     assert isinstance(item, pytest.Function)
     cell: Cell = item.cls.cell
     name = item.name.removeprefix("test_")
     built = next((each for each in PLAIN_SETUPS if name.startswith(each)), BUILT_FOR.get(name, name))
-    if differs_in_the_constructor_alone(cell, built, "minimize"):
-        return None
     return (cell.family, cell.mode), cell.devices, built
 
 

@@ -9,21 +9,19 @@ import pytest
 from parameterized import parameterized
 
 from .cases import CellCase
-from .cells import CELLS, Cell, differs_in_the_constructor_alone, exclusion, option_scenarios
+from .cells import CELLS, Cell, exclusion, option_scenarios
 from .checks import assert_scalar, by_name, close_all
 from .scenarios import Scenario
 from .setups import GIVEN_UP, OPTION_SETUPS, SETUPS
 from .training import Training
 
 
-def values_of(item: pytest.Item) -> tuple[str, ...] | None:
+def values_of(item: pytest.Item) -> tuple[str, ...]:
     """Return the family, mode and devices of a test, and the option that it is of."""
     assert isinstance(item, pytest.Function)
     cell: Cell = item.cls.cell
     name = item.name.removeprefix("test_").removeprefix("restored_")
     option = next(each for each in OPTION_SETUPS if name.startswith(each))
-    if differs_in_the_constructor_alone(cell, option, "together"):
-        return None
     return cell.family, cell.mode, cell.devices, option
 
 

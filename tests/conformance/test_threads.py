@@ -7,27 +7,18 @@ import time
 import unittest
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
-import mpls.experimental
 import mpls.keras
-import mpls.v1
-from mpls import errors
-from mpls.core import releases
 
 from .devices import tf_variable
 from .hosts import HOSTS, Host
 from .setups import Scaling, Term
-
-v1 = tf.compat.v1
 
 THREADS, STEPS, GROWTH_STEPS = 4, 60, 50
 FAMILIES = ("v1", "keras_legacy", "keras_new", "keras3", "keras3_apply")
@@ -54,13 +45,13 @@ def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
         raise failures[0]
 
 
-def step_of(host: Host, opt: Any, factor: float = 1e-3) -> Callable[[], Any]:
-    """Return what takes a step with variables of its own; a scale grows or shrinks, whatever thread does it."""
+def step_of(host: Host, opt: Any) -> Callable[[], Any]:
+    """Return what takes a step with variables of its own."""
     variables = [host.make_variable(Term([1.0, 2.0, 3.0]), f"variable{index}") for index in range(3)]
     host.build(opt, variables)
 
     def step() -> None:
-        grads = [tf.constant([factor, factor, factor])] * len(variables)
+        grads = [tf.constant([1e-3] * 3)] * len(variables)
         if host.name == "keras3_apply":
             opt.scale_loss(tf.constant(1.0))
             opt.apply([grad * host.scale(opt) for grad in grads], variables)
@@ -101,18 +92,6 @@ class OneOptimizerTest(unittest.TestCase):
         in_threads(lambda _: [step() for _ in range(STEPS)] and None)
         self.assertEqual(int(tf_variable(host.good_steps(opt))), 1 + THREADS * STEPS)
 
-    def test_overflows_and_finite_steps(self) -> None:
-        host = HOSTS["v1"]
-        opt = host.wrap(host.make_inner("sgd", None), Scaling(2.0**100, 10**6))
-        steps = [step_of(host, opt, np.inf if index % 2 else 1.0) for index in range(THREADS)]
-        in_threads(lambda index: [steps[index]() for _ in range(20)] and None)
-        self.assertEqual(float(host.scale(opt)), 2.0 ** (100 - 2 * 20))
-
-    def test_a_manager_of_contrib(self) -> None:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(1.0, 10)
-        in_threads(lambda _: [manager.update_loss_scale(tf.constant(True)) for _ in range(25)] and None)
-        self.assertEqual(float(manager.get_loss_scale()), 2.0**10)
-
 
 class StylesTest(unittest.TestCase):
     """Each thread's calls are judged by themselves."""
@@ -138,84 +117,6 @@ class StylesTest(unittest.TestCase):
 
         in_threads(work, 2)
         self.assertEqual([float(each.numpy()[0]) for each in variables], [1.0 - 10 * 0.0625] * 2)
-
-    def test_a_step_that_is_split_over_threads(self) -> None:
-        opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(1.0), initial_scale=8.0)
-        variable = keras.Variable([1.0])
-        found: list[Any] = []
-
-        def unscale() -> None:
-            opt.get_scaled_loss(tf.constant(1.0))
-            found.extend(opt.get_unscaled_gradients([tf.constant([4.0])]))
-
-        thread = threading.Thread(target=unscale)
-        thread.start()
-        # A thread that is still there when the gradients are applied.
-        thread.join()
-        unscale()
-        opt.apply_gradients([(found[0], variable)])
-        self.assertEqual(float(variable.numpy()[0]), 0.5)
-
-
-class OtherThreadsTest(unittest.TestCase):
-    """What a block chooses is of its thread."""
-
-    def _seen_elsewhere(self, look: Callable[[], Any]) -> Any:
-        seen: list[Any] = []
-        thread = threading.Thread(target=lambda: seen.append(look()))
-        thread.start()
-        thread.join()
-        return seen[0]
-
-    def test_a_block_that_behaves_as_a_release(self) -> None:
-        def names() -> tuple[str | None, str]:
-            with errors.without_deprecations():
-                opt = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), "dynamic")
-            return releases.current().release, opt._shows_loss_scale_object
-
-        before = names()
-        with mpls.install(as_of="2.2"):
-            self.assertEqual(names(), ("2.2", True))
-            self.assertEqual(self._seen_elsewhere(names), before)
-            with mpls.install(as_of="2.8"):
-                self.assertEqual(names()[0], "2.8")
-                self.assertEqual(self._seen_elsewhere(names), before)
-            self.assertEqual(names(), ("2.2", True))
-        self.assertEqual(names(), before)
-
-    def test_blocks_of_several_threads(self) -> None:
-        names = ("2.0", "2.2", "2.4", "2.8")
-        turns = threading.Barrier(THREADS)
-
-        def work(index: int) -> None:
-            for _ in range(5):
-                with mpls.install(as_of=names[index]):
-                    turns.wait(20)
-                    self.assertEqual(releases.current().release, names[index])
-                    turns.wait(20)
-
-        in_threads(work)
-        self.assertIsNone(releases.current().release)
-        self.assertIsNone(mpls.installed())
-
-    def test_reference_variables_leave_control_flow_alone(self) -> None:
-        switches = [
-            mock.patch.object(v1, name, side_effect=AssertionError(f"{name} was called"))
-            for name in ("disable_control_flow_v2", "enable_control_flow_v2")
-        ]
-        self.assertTrue(v1.control_flow_v2_enabled())
-        with switches[0], switches[1], tf.Graph().as_default(), v1.Session() as session:
-            variable = v1.get_variable("variable", initializer=[1.0, 2.0], use_resource=False)
-            factor = v1.placeholder(tf.float32, [])
-            opt = v1.train.MomentumOptimizer(0.5, 0.5)
-            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, mpls.v1.DynamicLossScale(8.0, 2))
-            train_op = opt.minimize(variable * factor)
-            session.run(v1.global_variables_initializer())
-            for value in (1.0, np.inf, 1.0, 1.0):
-                session.run(train_op, {factor: value})
-            weights, scale = session.run([variable, opt._loss_scale()])
-        self.assertEqual(weights.tolist(), [1 - 0.5 * 4.25, 2 - 0.5 * 4.25])
-        self.assertEqual(scale, 8.0)
 
 
 @pytest.mark.parametrize("keras_of", [tf_keras, keras], ids=["keras_new", "keras3"])
