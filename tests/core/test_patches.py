@@ -1,4 +1,4 @@
-"""What mpls puts in the place of others' attributes is there once something needs it, and what others put there stays."""
+"""What mpls puts in the place of others' attributes is there once something needs it; what others put there stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every private name of the frameworks that mpls uses is there; and without some, mpls warns once or says what to do."""
+"""Every private name of the frameworks that mpls uses is there; without some, mpls warns once or says what to do."""
 
 from __future__ import annotations
 

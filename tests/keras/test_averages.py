@@ -56,30 +56,3 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 def test_steps(family: str, counts: bool | None, which: str, way: str) -> None:
     found = trained(family, counts, FACTORS[which], WAYS[way])
     assert found == pytest.approx(expected(family, counts, FACTORS[which]))
-
-
-@pytest.mark.parametrize(("family", "counts"), itertools.product(KITS, COUNTS))
-@pytest.mark.default_run("each value")
-def test_on_replicas(family: str, counts: bool | None) -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        opt = optimizer_of(family, counts)
-        variable: Any = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
-        opt.build([variable])
-
-    def step(factor: Any) -> None:
-        # The overflow is on the second replica alone.
-        is_second = tf.distribute.get_replica_context().replica_id_in_sync_group == 1
-        own = tf.where(is_second, factor, 0.0)
-        with tf.GradientTape() as tape:
-            loss = opt.get_scaled_loss(variable * own)
-        grads = opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
-        opt.apply_gradients(zip(grads, [variable], strict=True))
-
-    run = tf.function(lambda factor: strategy.run(step, (factor,)))
-    for factor in FACTORS["several"]:
-        run(tf.constant(factor))
-    with strategy.scope():
-        weight = variable.numpy()
-        opt.finalize_variable_values([variable])
-    assert (weight, variable.numpy()) == pytest.approx(expected(family, counts, FACTORS["several"]))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
 import unittest
 import warnings
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -19,12 +17,10 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.core import releases
 
 FAMILIES = [("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers)]
 Experimental: Any = mpls.experimental.LossScaleOptimizer
 NATIVE: Any = tf.compat.v1.mixed_precision
-INF, NAN = float("inf"), float("nan")
 
 # What is passed, and (dynamic, initial_scale, dynamic_growth_steps).
 ACCEPTED: list[tuple[str, Any, tuple[bool, float, int | None]]] = [
@@ -47,15 +43,6 @@ ACCEPTED: list[tuple[str, Any, tuple[bool, float, int | None]]] = [
     ("config", {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 4.0}}, (True, 4.0, 2000)),
     ("fixed_config", {"class_name": "FixedLossScale", "config": {"loss_scale_value": 4.0}}, (False, 4.0, None)),
 ]
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "disabled": {"enabled": False},
-    "auto": {"enabled": "auto"},
-    "giving_up": {"max_consecutive_skips": 5, "on_give_up": "warn", "check_unscaled": True},
-    "function": {"max_consecutive_skips": 5, "on_give_up": print},
-    "counts": {"count_steps": True, "skip_counts_step": False, "track_overflows": True},
-}
 
 
 class Mine(mpls.experimental.LossScale):
@@ -109,41 +96,6 @@ class AcceptedTest(unittest.TestCase):
             self.assertEqual(each.get_config(), optimizer.get_config())
             self.assertEqual(float(each.loss_scale), float(optimizer.loss_scale))
 
-    @parameterized.expand(
-        [
-            (f"{family}_{name}_{release}", optimizers, options, release)
-            for (family, optimizers), (name, options) in itertools.product(FAMILIES, OPTIONS.items())
-            for release in (None, "2.3")
-        ]
-    )
-    @pytest.mark.default_run("each value", by=lambda name, *values: values)
-    def test_the_call_that_replaces_it_has_the_options(
-        self, name: str, optimizers: Any, options: dict[str, Any], release: str | None
-    ) -> None:
-        releases.use(releases.behavior_of(release))
-        self.addCleanup(releases.use, releases.ReleaseBehavior())
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            old = Experimental(optimizers.SGD(0.5), "dynamic", **options)
-        call = str(caught[0].message).split("Replace it by: ")[1].split(". See ")[0]
-        new = eval(call, {"mpls": mpls, "optimizer": optimizers.SGD(0.5), "print": print})
-        self.assertEqual(new._options, old._options)
-        self.assertEqual({name for name in options if f", {name}=" in call}, set(options))
-
-    @parameterized.expand(FAMILIES)
-    def test_the_warning_points_at_the_users_line(self, name: str, optimizers: Any) -> None:
-        _, warning, line = construct(optimizers.SGD(), 8)
-        self.assertEqual((warning.filename, warning.lineno), (__file__, line))
-
-    def test_of_a_subclass_too(self) -> None:
-        class Subclass(Experimental):
-            def __init__(self, optimizer: Any) -> None:
-                super().__init__(optimizer, 8)
-
-        with self.assertWarns(mpls.errors.MplsDeprecationWarning) as caught:
-            Subclass(tf_keras.optimizers.SGD())
-        self.assertEqual(caught.filename, __file__)
-
     def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
         scale = mpls.v1.DynamicLossScale(8, 1)
         optimizer, _, _ = construct(tf_keras.optimizers.SGD(0.5), scale)
@@ -164,7 +116,7 @@ class RefusedTest(unittest.TestCase):
                     ([128], ValueError),
                     (np.array([128.0]), ValueError),
                     (0, ValueError),
-                    (NAN, ValueError),
+                    (float("nan"), ValueError),
                     (1e39, ValueError),
                     (mpls.v1.DynamicLossScale(8, 2, 3), ValueError),
                     (Mine(), TypeError),
@@ -184,14 +136,3 @@ class RefusedTest(unittest.TestCase):
         variable = tf.Variable(1.0)
         optimizer.minimize(lambda: variable * 1.0, [variable])
         self.assertEqual(float(variable), 0.5)
-
-
-class ConfigTest(unittest.TestCase):
-    def test_a_config_without_a_scale_has_the_default_one(self) -> None:
-        # The original's was a KeyError, though its constructor had the default.
-        inner = tf_keras.optimizers.serialize(tf_keras.optimizers.legacy.SGD(0.5))
-        for settings in ({}, {"dynamic": True}, {"dynamic_growth_steps": 7}):
-            optimizer = Experimental.from_config({"inner_optimizer": inner, **settings})
-            self.assertEqual((optimizer.initial_scale, optimizer.dynamic), (2.0**15, True))
-        with self.assertRaisesRegex(ValueError, "initial_scale must be a number if dynamic is False"):
-            Experimental.from_config({"inner_optimizer": inner, "dynamic": False})

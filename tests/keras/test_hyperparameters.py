@@ -183,21 +183,6 @@ class SubclassTest(unittest.TestCase):
         with self.assertRaisesRegex(AttributeError, "'list' object has no attribute 'no_such_thing'|no_such_thing"):
             _ = optimizer.failing
 
-    def test_hyperparameters_of_a_users_optimizer(self) -> None:
-        class Warming(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
-            def __init__(self, learning_rate: float = 0.5, warmup: float = 3.0, **kwargs: Any) -> None:
-                super().__init__(learning_rate, **kwargs)
-                self._set_hyper("warmup", warmup)
-                self.plain = 1
-
-        inner = Warming()
-        optimizer = Ours(inner)
-        self.assertIn("warmup", dir(optimizer))
-        self.assertEqual(float(optimizer.warmup), 3.0)  # type: ignore[attr-defined]
-        optimizer.warmup = 5.0  # type: ignore[attr-defined]
-        self.assertEqual((float(inner.warmup), float(optimizer.warmup)), (5.0, 5.0))  # type: ignore[attr-defined]
-        self.assertFalse(hasattr(optimizer, "plain"))
-
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("1.15", "2.3", "2.4", None)])
     def test_the_experimental_class_as_of_a_release(self, name: str, family: str, release: str | None) -> None:
         """Up to TF 2.3, it had the learning rate alone."""

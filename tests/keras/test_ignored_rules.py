@@ -46,18 +46,6 @@ class IgnoredRulesTest(unittest.TestCase):
             mpls.keras.LossScaleOptimizer(_new(made(cls), base))
 
     @parameterized.expand(OTHERS)
-    def test_it_is_true(self, family: str) -> None:
-        variable = tf.Variable([1.0])
-        with self.assertWarns(MplsWarning):
-            optimizer = mpls.keras.LossScaleOptimizer(made(OTHERS[family].SGD, NAMES[0])(0.5))
-        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
-        self.assertEqual(float(variable[0]), 0.5)
-        variable.assign([1.0])
-        optimizer = mpls.keras.LossScaleOptimizer(made(tf_keras.optimizers.legacy.SGD, NAMES[0])(0.5))
-        optimizer.minimize(lambda: tf.reduce_sum(variable), [variable])
-        self.assertEqual(float(variable[0]), -99.0)
-
-    @parameterized.expand(OTHERS)
     def test_no_warning_for_others(self, family: str) -> None:
         module = OTHERS[family]
         classes = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +21,6 @@ from mpls.errors import CallOrderError, MplsError
 from tests.core.behavior import behaving_as
 
 Ours: Any = mpls.keras.LossScaleOptimizer
-Native: Any = keras.optimizers.LossScaleOptimizer
 INF, NAN = float("inf"), float("nan")
 
 RUNNERS: list[tuple[str, Callable[[Any], Any]]] = [("eager", lambda fn: fn), ("function", tf.function)]
@@ -40,43 +37,10 @@ def state_of(opt: Any) -> tuple[float, int, int]:
 # The two styles, and the loop of Keras' own trainer. Each takes a step with the gradient `factor`.
 
 
-def keras_2_style(opt: Any, variable: Any, factor: Any) -> None:
-    with tf.GradientTape() as tape:
-        loss = opt.get_scaled_loss(variable * factor)
-    grads = opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
-    opt.apply_gradients(zip(grads, [variable], strict=True))
-
-
 def keras_3_style(opt: Any, variable: Any, factor: Any) -> None:
     with tf.GradientTape() as tape:
         loss = opt.scale_loss(variable * factor)
     opt.apply(tape.gradient(loss, [variable]), [variable])
-
-
-def trainer_style(opt: Any, variable: Any, factor: Any) -> None:
-    with tf.GradientTape() as tape:
-        loss = opt.scale_loss(variable * factor)
-    opt.apply_gradients(zip(tape.gradient(loss, [variable]), [variable], strict=True))
-
-
-def mixed_by_name(opt: Any, variable: Any, factor: Any) -> None:
-    """Scale by the call of Keras 2, unscale and apply by the one of Keras 3: once each."""
-    with tf.GradientTape() as tape:
-        loss = opt.get_scaled_loss(variable * factor)
-    opt.apply(tape.gradient(loss, [variable]), [variable])
-
-
-def minimized(opt: Any, variable: Any, factor: Any) -> None:
-    opt.minimize(lambda: variable * factor, [variable])
-
-
-def minimized_on_a_tape(opt: Any, variable: Any, factor: Any) -> None:
-    with tf.GradientTape() as tape:
-        loss = variable * factor
-    opt.minimize(loss, lambda: [variable], tape=tape)
-
-
-STYLES = [keras_2_style, keras_3_style, trainer_style, mixed_by_name, minimized, minimized_on_a_tape]
 
 
 class StyleTest(unittest.TestCase):
@@ -123,15 +87,6 @@ class StyleTest(unittest.TestCase):
         # The next step begins anew.
         keras_3_style(optimizer, variable, 1.0)
         self.assertEqual((float(variable), state_of(optimizer)), (0.75, (8.0, 1, 1)))
-
-    @parameterized.expand(RUNNERS)
-    def test_styles_may_change_between_steps(self, name: str, compiled: Any) -> None:
-        optimizer, variable = wrapped(dynamic_growth_steps=100), keras.Variable(1.0)
-        for count, style in enumerate([*STYLES, *STYLES[::-1]], start=1):
-            step = compiled(lambda factor, style=style: style(optimizer, variable, factor))
-            for factor in (1.0, NAN):
-                step(tf.constant(factor))
-                self.assertEqual((float(variable), int(optimizer.iterations)), (1.0 - 0.25 * count, count), style)
 
     def test_float8_variables_are_overwritten_by_what_comes_as_their_gradient(self) -> None:
         for style in ("keras_2", "keras_3"):
@@ -180,54 +135,10 @@ class MembersTest(unittest.TestCase):
             keras_3_style(late, variable, 1.0)
         self.assertEqual((float(variable), float(late.loss_scale)), (1.0, 8.0))
 
-    def test_many_inner_optimizers(self) -> None:
-        if not hasattr(keras.optimizers, "MultiOptimizer"):
-            self.assertLess(tuple(map(int, keras.version().split(".")[:2])), (3, 15))
-            return
-        one, two, unused = (keras.Variable(1.0, name=name) for name in ("one", "two", "unused"))
-        slow = keras.optimizers.SGD(0.25)
-        rates = keras.optimizers.OptimizerMap(default_optimizer=keras.optimizers.SGD(0.5))
-        rates["two"] = slow
-        optimizer = wrapped(keras.optimizers.MultiOptimizer(rates))
-        for factor in (1.0, INF):
-            with tf.GradientTape() as tape:
-                loss = optimizer.scale_loss((one + two) * factor)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Gradients do not exist", UserWarning)
-                optimizer.apply(tape.gradient(loss, [one, two, unused]), [one, two, unused])
-        self.assertEqual((float(one), float(two), float(unused)), (0.5, 0.75, 1.0))
-
     def test_finite_gradients_are_told_from_others(self) -> None:
         optimizer = wrapped()
         self.assertTrue(bool(optimizer.check_finite([tf.constant(1.0), None])))
         self.assertFalse(bool(optimizer.check_finite([tf.constant(1.0), tf.constant(NAN)])))
-
-
-class SurfaceTest(unittest.TestCase):
-    """The installed Keras' own wrapper, member by member."""
-
-    MEMBERS = sorted(name for name in dir(Native) if not name.startswith("_"))
-
-    def test_every_public_member_is_there(self) -> None:
-        optimizer, native = wrapped(), Native(keras.optimizers.SGD())
-        for each in (optimizer, native):
-            each.build([keras.Variable(1.0)])
-        public = {name for name in dir(native) if not name.startswith("_")}
-        self.assertLessEqual(public, set(dir(optimizer)))
-        for name in ("apply", "scale_loss", "stateless_apply", "dynamic_scale", "step_counter", "inner_optimizer"):
-            self.assertIn(name, public)
-
-    @parameterized.expand([(name,) for name in MEMBERS if inspect.isroutine(getattr(Native, name))])
-    def test_arguments(self, name: str) -> None:
-        def positional(method: Any) -> list[tuple[str, Any]]:
-            parameters = inspect.signature(method).parameters.values()
-            kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
-            return [(each.name, each.default) for each in parameters if each.kind in kinds]
-
-        native, ours = (positional(getattr(cls, name)) for cls in (Native, type(wrapped())))
-        self.assertEqual(ours[: len(native)], native)
-        # What comes after can be left out.
-        self.assertNotIn(inspect.Parameter.empty, [default for _, default in ours[len(native) :]])
 
 
 class ConfigTest(unittest.TestCase):

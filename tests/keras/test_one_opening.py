@@ -102,24 +102,6 @@ class OneOpeningTest(unittest.TestCase):
             with self.assertRaisesRegex(SavedStateError, "must stay as it is while it is loaded; got 'another one"):
                 self.load_while(first, lambda: os.replace(second, first))
 
-    @parameterized.expand([("small", 1 << 29, 0), ("large", 0, 1)])
-    @pytest.mark.default_run("one case")
-    def test_what_is_large_is_unpacked_beside_the_file(self, name: str, limit: int, expected: int) -> None:
-        path = self.folder / "model.keras"
-        write("keras3", path, 1.0, 1)
-        seen: list[int] = []
-
-        def load(link: str, *args: Any, **kwargs: Any) -> Any:
-            seen.append(len(list(self.folder.glob(".mpls-*"))))
-            self.assertEqual(pathlib.Path(link).read_bytes(), path.read_bytes())
-            return keras_loader(link, *args, **kwargs)
-
-        keras_loader = keras.models.load_model
-        with mock.patch.object(loading, "_LARGE", limit), mock.patch.object(keras.models, "load_model", load):
-            mpls.keras.load_model(path)
-        self.assertEqual(seen, [expected])
-        self.assertEqual([each.name for each in self.folder.iterdir()], ["model.keras"])
-
     def test_slots_that_only_the_wrapper_has_are_read(self) -> None:
         path = self.folder / "model.keras"
         write("new", path, 1.0, 1)

@@ -80,39 +80,11 @@ class WrappingTest(unittest.TestCase):
         self.assertIsInstance(compiled("mixed_float16", framework).optimizer, NATIVE_WRAPPERS[name])
 
     @parameterized.expand(FRAMEWORKS)
-    def test_a_policy_of_the_model_itself(self, name: str, framework: Any) -> None:
-        class Model(framework.Model):  # type: ignore[misc]
-            def __init__(self) -> None:
-                super().__init__(dtype=Policy("float32", loss_scale=16))
-
-            def call(self, inputs: Any) -> Any:
-                return inputs
-
-        model = Model()
-        model.compile("sgd", "mse")
-        self.assertEqual(float(model.optimizer.loss_scale), 16.0)
-
-    @parameterized.expand(FRAMEWORKS)
     def test_the_policy_of_a_layer_alone_wraps_nothing(self, name: str, framework: Any) -> None:
         layers = [framework.layers.Input([2]), framework.layers.Dense(1, dtype=Policy("mixed_float16"))]
         model = framework.Sequential(layers)
         model.compile("sgd", "mse")
         self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
-
-    @parameterized.expand(FRAMEWORKS)
-    def test_what_is_wrapped_already_stays(self, name: str, framework: Any) -> None:
-        sgd = framework.optimizers.SGD
-        for wrapper in (mpls.keras.LossScaleOptimizer(sgd()), NATIVE_WRAPPERS[name](sgd())):
-            for loss_scale in (8, "dynamic", None):
-                model = compiled(Policy("mixed_float16", loss_scale=loss_scale), framework, wrapper)
-                self.assertIs(model.optimizer, wrapper)
-
-    def test_several_optimizers_of_tf_keras(self) -> None:
-        wrapped = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD())
-        given = ["sgd", tf_keras.optimizers.legacy.Adam(), wrapped]
-        model = compiled(Policy("mixed_float16", loss_scale=8), tf_keras, given)
-        self.assertEqual([float(each.loss_scale) for each in model.optimizer], [8.0, 8.0, 32768.0])
-        self.assertIs(model.optimizer[2], wrapped)
 
     def test_it_can_be_turned_off_in_keras_3(self) -> None:
         for arguments in ({"auto_scale_loss": False}, {"optimizer": None}):

@@ -8,7 +8,6 @@ import math
 import pathlib
 import types
 from typing import Any
-from unittest import mock
 
 import keras
 import pytest
@@ -153,14 +152,6 @@ class SecondArgumentTest(_Comparing):
         self.use(release)
         self.assert_agree(traces.second_argument(mpls.experimental, OPTIMIZERS[family], value), [[got, names]])
 
-    @parameterized.expand([("default", None), ("2.3", "2.3")])
-    def test_keras_3(self, case: str, release: str | None) -> None:
-        self.use(release)
-        self.assertEqual(traces.second_argument(mpls.experimental, keras.optimizers, 1.0), [[1.0, []]])
-        # Without it, Keras 3 applies gradients by another method.
-        for value in ("nothing", None, "text", True):
-            self.assertEqual(traces.second_argument(mpls.experimental, keras.optimizers, value), [])
-
     def test_keras_3_without_such_an_argument(self) -> None:
         optimizer = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=8.0)
         variable = keras.Variable([1.0, 2.0])
@@ -181,34 +172,6 @@ class DefaultTest(_Comparing):
             traces.step(optimizer, variable, factor)
         self.assertEqual(int(optimizer.iterations), count)
 
-    @parameterized.expand(
-        [
-            (family, release, name)
-            for family, own in (
-                ("legacy", "LossScaleOptimizerV1"),
-                ("new", "LossScaleOptimizerV3"),
-                ("keras3", None),
-            )
-            for release, name in (
-                (None, own),
-                ("2.2", None),
-                ("2.4", "LossScaleOptimizerV1"),
-                ("2.8", "LossScaleOptimizerV1"),
-                ("2.9", own),
-                ("2.15", own),
-            )
-        ]
-    )
-    def test_class_names(self, family: str, release: str | None, name: str | None) -> None:
-        self.use(release)
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), 8)
-        self.assertEqual(type(optimizer).__name__, name or "LossScaleOptimizer")
-        # Files say what can be loaded.
-        saved = tf_keras.optimizers.serialize if family != "keras3" else keras.saving.serialize_keras_object
-        loadable = "LossScaleOptimizerV3" if family == "new" else "LossScaleOptimizer"
-        self.assertEqual(saved(optimizer)["class_name"], loadable)
-        self.assertEqual(optimizer.__class__.__name__, loadable)
-
     def test_a_wrapper_keeps_the_behaviour_that_it_was_made_with(self) -> None:
         self.use("2.2")
         optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), "dynamic")
@@ -219,29 +182,6 @@ class DefaultTest(_Comparing):
 
 class FilesTest(_Comparing):
     """What Keras writes of a wrapper with a loss scale object, other releases read."""
-
-    @parameterized.expand([("legacy", "2.3"), ("new", "2.3"), ("legacy", "2.4"), ("new", "2.4")])
-    def test_tf_keras_reads_it_without_mpls(self, family: str, release: str) -> None:
-        self.use(release)
-        for value in ("dynamic", 8, mpls.experimental.DynamicLossScale(4.0, 3)):
-            optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), value)
-            config = tf_keras.optimizers.serialize(optimizer, use_legacy_format=True)
-            config = json.loads(json.dumps(config, default=float))
-            # As where mpls is not imported, which knows what it has written.
-            with mock.patch("mpls.keras.marked_configs.is_marked", return_value=False):
-                native = tf_keras.optimizers.deserialize(config, use_legacy_format=True)
-            self.assertIsInstance(native, tf_keras.mixed_precision.LossScaleOptimizer)
-            self.assertFalse(type(native).__module__.startswith("mpls"))
-            self.assertEqual(native.initial_scale, optimizer.initial_scale)
-            self.assertEqual(float(native.learning_rate), 0.25)
-
-    def test_keras_3_reads_it_as_its_own(self) -> None:
-        self.use("2.3")
-        optimizer = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.25), "dynamic")
-        config = keras.saving.serialize_keras_object(optimizer)
-        self.assertEqual(config["module"], "keras.optimizers")
-        native = keras.optimizers.LossScaleOptimizer.from_config(json.loads(json.dumps(config["config"])))
-        self.assertEqual((native.initial_scale, float(native.learning_rate)), (2.0**15, 0.25))
 
     @parameterized.expand(OPTIMIZERS)
     def test_the_format_of_2_3_round_trips(self, family: str) -> None:
@@ -273,30 +213,3 @@ class FilesTest(_Comparing):
             variable = tf.Variable([1.0, 2.0])
             traces.step(optimizer, variable, 1.0)
             self.assertEqual(variable.numpy().tolist(), [0.75, 1.875])
-
-    def test_classes_that_the_user_registered(self) -> None:
-        self.use("2.3")
-        own = traces.own_classes(mpls.experimental)["own"]
-        optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), own(256.0))
-        config = optimizer.get_config()
-        with self.assertRaisesRegex(ValueError, "Own"):
-            type(optimizer).from_config(config)
-        with tf_keras.utils.custom_object_scope({"Own": own}):
-            again = type(optimizer).from_config(config)
-        self.assertIsInstance(again.loss_scale, own)
-        self.assertEqual(float(again.loss_scale()), 256.0)
-
-
-_OLD, _NEW = {"optimizer", "loss_scale"}, {"inner_optimizer", "initial_scale", "dynamic_growth_steps"}
-
-
-class WhoAsksTest(_Comparing):
-    """Keras gets the format that every release reads; users get that of the release."""
-
-    @parameterized.expand(OPTIMIZERS)
-    def test_configs(self, family: str) -> None:
-        self.use("2.3")
-        opt = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), "dynamic")
-        serialize = keras.saving.serialize_keras_object if family == "keras3" else tf_keras.optimizers.serialize
-        self.assertGreaterEqual(set(serialize(opt)["config"]), _NEW)
-        self.assertEqual(set(opt.get_config()), _OLD)

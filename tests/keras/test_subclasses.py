@@ -23,7 +23,6 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
-RELEASES = (None, "2.2", "2.3", "2.4")
 EVERYWHERE = [(f"{family}_{release}", family, release) for family in OPTIMIZERS for release in (None, "2.3")]
 
 
@@ -57,16 +56,6 @@ class Reducing(mpls.experimental.LossScaleOptimizer):
         return super()._decayed_lr(var_dtype) * 2.0  # type: ignore[misc]
 
 
-class Unscaling(mpls.experimental.LossScaleOptimizer):
-    """Has an arithmetic of its own, and never calls the original's."""
-
-    def get_scaled_loss(self, loss: Any) -> Any:
-        return loss * 64.0
-
-    def get_unscaled_gradients(self, grads: Any) -> Any:
-        return [grad / 64.0 for grad in grads]
-
-
 class SubclassTest(_Stepping):
     @parameterized.expand(EVERYWHERE)
     def test_reduced_gradients(self, case: str, family: str, release: str | None) -> None:
@@ -81,16 +70,6 @@ class SubclassTest(_Stepping):
         np.testing.assert_array_equal(variable, [-1.5, -0.5])
         self.assertEqual((optimizer.applied, type(optimizer).__name__), (4, "Reducing"))
         self.assertEqual(float(optimizer._decayed_lr("float32")), 1.0)
-
-    @parameterized.expand(EVERYWHERE)
-    def test_arithmetic_of_its_own(self, case: str, family: str, release: str | None) -> None:
-        # Gradients are unscaled once, nothing is reported as forgotten (warnings are errors here).
-        self.use(release)
-        optimizer = Unscaling(OPTIMIZERS[family].SGD(0.5), "dynamic")
-        variable = tf.Variable([1.0, 2.0])
-        for _ in range(2):
-            self.step(optimizer, variable)
-        np.testing.assert_array_equal(variable, [0.0, 1.0])
 
     @parameterized.expand(EVERYWHERE)
     def test_methods_put_on_an_instance(self, case: str, family: str, release: str | None) -> None:
@@ -129,14 +108,6 @@ class InnerSubclassTest(_Stepping):
             step(tf.constant(factor))
             self.assertEqual((float(variable[0]), float(opt.loss_scale)), (value, scale))
 
-    def test_it_is_refused_with_several_replicas(self) -> None:
-        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-        with strategy.scope():
-            variable, opt = tf.Variable([4.0]), mpls.keras.LossScaleOptimizer(OfTF21(0.25))
-        with self.assertRaisesRegex(TypeError, "takes experimental_aggregate_gradients where several replicas train"):
-            strategy.run(lambda: opt.apply_gradients([(tf.constant([1.0]), variable)]))
-        self.assertEqual(float(variable[0]), 4.0)
-
 
 class Revised(mpls.experimental.DynamicLossScale):
     """Written with the private helpers of TensorFlow's module, as a translation toolkit has it."""
@@ -164,16 +135,6 @@ class Revised(mpls.experimental.DynamicLossScale):
         return tf.cond(is_finite, update_if_finite, update_if_not_finite), is_finite
 
 
-class FromScratch(mpls.experimental.DynamicLossScale):
-    """Does not call the constructor of its base, and assigns the state itself."""
-
-    def __init__(self) -> None:
-        super(mpls.experimental.DynamicLossScale, self).__init__()
-        self._initial_loss_scale, self._increment_period, self._multiplier = 32.0, 1, 2.0
-        self._current_loss_scale = self._add_weight("current_loss_scale", 32.0, tf.float32)
-        self._num_good_steps = self._add_weight("counter", 0, tf.int64)
-
-
 class LossScaleSubclassTest(_Stepping):
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
     @pytest.mark.default_run("one case")
@@ -190,20 +151,6 @@ class LossScaleSubclassTest(_Stepping):
             seen.append((float(optimizer._loss_scale()), int(optimizer.loss_scale._num_good_steps)))
         self.assertEqual(seen, [(8.0, 1), (4.0, 0), (4.0, 0), (4.0, 1), (8.0, 0)])
         np.testing.assert_allclose(variable, [0.6, 1.6], rtol=1e-6)
-
-    @parameterized.expand(OPTIMIZERS)
-    def test_state_that_the_user_made(self, family: str) -> None:
-        self.use("2.3")
-        scale = FromScratch()
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), scale)
-        counter = scale._num_good_steps
-        variable = tf.Variable([1.0, 2.0])
-        for factor, expected in ((1.0, 64.0), (INF, 32.0), (1.0, 64.0)):
-            self.step(optimizer, variable, factor)
-            self.assertEqual(float(optimizer.loss_scale()), expected)
-        self.assertIs(scale._num_good_steps, counter)
-        self.assertIn("counter", counter.name)
-        np.testing.assert_array_equal(variable, [0.0, 1.0])
 
 
 class ReadsTest(_Stepping):
@@ -255,17 +202,6 @@ class ReadsTest(_Stepping):
             with self.assertRaises(ValueError):
                 optimizer.set_weights(values[:-1])
 
-    @parameterized.expand([(f"{r}", r) for r in RELEASES])
-    def test_hyperparameters_and_slots_of_legacy_ones(self, case: str, release: str | None) -> None:
-        optimizer, inner, variable = self.wrapper("legacy", release)
-        self.assertEqual(float(optimizer._optimizer._decayed_lr("float32")), 0.5)
-        np.testing.assert_array_equal(optimizer.get_slot(variable, "momentum"), [-0.5, -0.5])
-        self.assertEqual(optimizer.get_slot_names(), ["momentum"])
-        optimizer._set_hyper("learning_rate", 0.125)
-        self.assertEqual(float(inner.lr), 0.125)
-        optimizer._set_hyper("momentum", 0.25)
-        self.assertEqual(float(inner._get_hyper("momentum")), 0.25)
-
     @parameterized.expand(EVERYWHERE)
     def test_setting_iterations(self, case: str, family: str, release: str | None) -> None:
         self.use(release)
@@ -294,9 +230,3 @@ class ReadsTest(_Stepping):
         np.testing.assert_array_equal(grad, [4.0, 4.0])
         with self.assertRaises(ValueError):
             optimizer._loss_scale = 0
-
-    @parameterized.expand([(None, TypeError), ("2.2", ValueError), ("2.3", ValueError), ("2.4", TypeError)])
-    def test_a_loss_scale_where_the_optimizer_belongs(self, release: str | None, error: type[Exception]) -> None:
-        self.use(release)
-        with self.assertRaisesRegex(error, "must be an optimizer of tf_keras or of Keras 3; got DynamicLossScale"):
-            mpls.experimental.LossScaleOptimizer(mpls.experimental.DynamicLossScale(), "dynamic")

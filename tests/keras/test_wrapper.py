@@ -1,8 +1,7 @@
-"""Calls of the Keras wrapper that no record has: flags, bare variables, an optimizer that is wrapped already."""
+"""Calls of the Keras wrapper that no record has: tapes, bare variables, an optimizer that is wrapped already."""
 
 from __future__ import annotations
 
-import math
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -23,47 +22,7 @@ Ours: Any = mpls.keras.LossScaleOptimizer
 Native: Any = tf_keras.mixed_precision.LossScaleOptimizer
 
 
-def loop_step(optimizer: Any, variable: Any, factor: Any, *args: Any, **kwargs: Any) -> Any:
-    """One step of a custom loop, with loss = variable * factor."""
-    with tf.GradientTape() as tape:
-        loss = optimizer.get_scaled_loss(tf.reduce_sum(variable * factor))
-    grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
-    return optimizer.apply_gradients(zip(grads, [variable], strict=True), *args, **kwargs)
-
-
-class AttributesTest(unittest.TestCase):
-    @parameterized.expand([*FAMILIES, ("keras3", keras.optimizers)])
-    def test_growth_steps_that_no_counter_reaches_are_those_of_the_config(self, name: str, optimizers: Any) -> None:
-        for steps in (2**63 - 1, 2**63, 10**30):
-            config = Ours(optimizers.SGD(), dynamic_growth_steps=steps).get_config()
-            self.assertEqual(Ours.from_config(config).dynamic_growth_steps, steps)
-
-
-class ApplyArgumentsTest(unittest.TestCase):
-    def test_names_and_flags_of_the_legacy_family(self) -> None:
-        for args, kwargs in (
-            (("name",), {}),
-            ((None,), {}),
-            ((), {"name": "name"}),
-            (("name", False), {}),
-            ((), {"experimental_aggregate_gradients": False}),
-        ):
-            variable = tf.Variable(1.0)
-            loop_step(Ours(LEGACY.SGD(0.5)), variable, 1.0, *args, **kwargs)
-            self.assertEqual(float(variable), 0.5)
-
-    def test_names_and_flags_of_the_new_family(self) -> None:
-        for args, kwargs in (
-            ((True,), {}),
-            ((False,), {}),
-            ((), {"skip_gradients_aggregation": True}),
-            ((), {"experimental_aggregate_gradients": False}),
-            ((), {"experimental_aggregate_gradients": True}),
-        ):
-            variable = tf.Variable(1.0)
-            loop_step(Ours(NEW.SGD(0.5)), variable, 1.0, *args, **kwargs)
-            self.assertEqual(float(variable), 0.5)
-
+class TapeTest(unittest.TestCase):
     @parameterized.expand(FAMILIES)
     def test_minimize_with_a_tape(self, name: str, optimizers: Any) -> None:
         optimizer, variable = Ours(optimizers.SGD(0.5)), tf.Variable(1.0)
@@ -154,32 +113,3 @@ class RefusalTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
             Ours(native)
         self.assertEqual(float(optimizer.loss_scale), 8.0)
-
-
-class NamesOfWeightsTest(unittest.TestCase):
-    """Variables of legacy optimizers have the names that the native wrapper gives them in eager mode."""
-
-    @parameterized.expand(
-        [
-            (f"{optimizer}_{first}_{scope}", optimizer, first, scope)
-            for optimizer in ("SGD", "Adam")
-            for first in (1.0, math.inf)
-            for scope in ("", "outer")
-        ]
-    )
-    def test_as_the_native_one(self, case: str, optimizer: str, first: float, scope: str) -> None:
-        def names(wrapper: Any) -> list[list[str]]:
-            settings = {"momentum": 0.5} if optimizer == "SGD" else {"name": "Mine"}
-            opt = wrapper(getattr(tf_keras.optimizers.legacy, optimizer)(0.5, **settings))
-            variable = tf.Variable([1.0, 2.0], name="weights")
-            found = []
-            for factor in (first, 1.0):
-                with tf.name_scope(scope):
-                    opt.minimize(lambda factor=factor: variable * factor, [variable])
-                found.append([weight.name for weight in opt.weights])
-            return found
-
-        ours, native = names(mpls.keras.LossScaleOptimizer), names(tf_keras.mixed_precision.LossScaleOptimizer)
-        self.assertEqual(ours[1], native[1])
-        # Slots exist after a skipped first step too, the native one makes them later.
-        self.assertEqual((ours[0][: len(native[0])], ours[0]), (native[0], ours[1]))

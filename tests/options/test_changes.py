@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import pathlib
 import tempfile
 import unittest
-import warnings
-from typing import Any
 
-import keras
-import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
@@ -24,7 +18,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, TrainingStuckError
 
-from .trainers import FAMILIES, RATE, SCALE_SETTINGS, Trainer
+from .trainers import FAMILIES, SCALE_SETTINGS
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -58,14 +52,6 @@ class ElsewhereTest(unittest.TestCase):
                 with self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) must be called for .* got {place}"):
                     call(session=given)
 
-    def test_so_with_managers(self) -> None:
-        with tf.Graph().as_default():
-            manager, session = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5), v1.Session()
-            self.addCleanup(session.close)
-            session.run(v1.global_variables_initializer())
-        manager.load_state_dict({**manager.state_dict(session), "scale": 4.0}, session)
-        self.assertEqual(manager.state_dict(session)["scale"], 4.0)
-
     @parameterized.expand([("adjustable", True), ("constants", None)])
     def test_a_replica_changes_nothing(self, name: str, adjustable: bool | None) -> None:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -89,44 +75,12 @@ class ElsewhereTest(unittest.TestCase):
             with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) needs a session"):
                 call()
 
-    def test_a_copy_is_not_built_in_where_the_original_is(self) -> None:
-        loss_scale = mpls.v1.DynamicLossScale(8.0, 2)
-        tf.function(loss_scale.update)([tf.constant(1.0)])
-        for again in (copy.deepcopy(loss_scale), copy.copy(loss_scale)):
-            again.configure(growth_steps=5)
-            self.assertEqual(again.get_config()["increment_period"], 5)
-
-
-MAKE = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
-
-
-def model_of(family: str, growth_steps: int) -> Any:
-    framework = keras if family == "keras3" else tf_keras
-    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1)])
-    opt = mpls.keras.LossScaleOptimizer(
-        MAKE[family](RATE), initial_scale=8, dynamic_growth_steps=growth_steps, adjustable=True
-    )
-    model.compile(opt, "mse", jit_compile=False)
-    return model
-
-
-def train(model: Any, steps: int) -> None:
-    for _ in range(steps):
-        model.train_on_batch(np.zeros([2, 2], np.float32), np.zeros([2, 1], np.float32))
-
 
 class GrowthStepsTest(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-
-    def _saved_and_loaded(self, model: Any, suffix: str) -> Any:
-        path = str(self.folder / f"model{suffix}")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
-            mpls.keras.save_model(model, path)
-            return mpls.keras.load_model(path)
 
     def test_a_state_with_fewer_than_were_counted_loads(self) -> None:
         opt, again = FAMILIES["v1"](8.0, 50), FAMILIES["v1"](8.0, 3)
@@ -162,18 +116,6 @@ class GrowthStepsTest(unittest.TestCase):
         self.assertEqual(given, {**expected, "adjustable": True, first: 16.0})
         again = type(described).from_config(config).state_dict()
         self.assertEqual(again, {**opt.state_dict(), "scale": 16.0, "good_steps": 0})
-
-    @parameterized.expand([(family, suffix) for family in MAKE for suffix in (".keras", ".h5")])
-    @pytest.mark.default_run("one case")
-    def test_what_was_restored_is_in_a_model_that_is_saved_afterwards(self, family: str, suffix: str) -> None:
-        model, restored = model_of(family, 50), model_of(family, 5)
-        train(model, 20)
-        train(restored, 1)
-        path = tf.train.Checkpoint(opt=model.optimizer).write(str(self.folder / "saved"))
-        tf.train.Checkpoint(opt=restored.optimizer).read(path).expect_partial()
-        loaded = self._saved_and_loaded(restored, suffix)
-        self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
-        self.assertEqual(loaded.optimizer.dynamic_growth_steps, 50)
 
 
 class PairsTest(unittest.TestCase):
@@ -237,17 +179,3 @@ class ReplacedTest(unittest.TestCase):
         # It is said once; and nothing where they agree.
         tf.train.Checkpoint(opt=opt).read(path)
         tf.train.Checkpoint(opt=same).read(path)
-
-    @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
-    @pytest.mark.default_run("one case")
-    def test_a_saver(self, family: str) -> None:
-        def make(most: float) -> Any:
-            return FAMILIES[family](8.0, 5, adjustable=True, max_scale=most)
-
-        with Trainer(family, "session", lambda: make(64.0)) as training:
-            path = v1.train.Saver().save(training.session, f"{self.folder}/saved")
-        with Trainer(family, "session", lambda: make(32.0)) as training:
-            with self.assertWarnsRegex(MplsWarning, "max_scale=64.0 is taken from the checkpoint") as caught:
-                v1.train.Saver().restore(training.session, path)
-            self.assertEqual(len(caught.warnings), 1)
-            self.assertEqual(training.opt.state_dict(training.session)["max_scale"], 64.0)

@@ -92,25 +92,6 @@ class ReplicasTest(unittest.TestCase):
 
 
 class SeveralTest(unittest.TestCase):
-    def test_without_the_option_it_is_applied(self) -> None:
-        opt, weight = FAMILIES["legacy"](8.0, 100, count_steps=True), tf.Variable(1.0)
-        opt.get_scaled_loss(tf.constant(1.0))
-        (grad,) = opt.get_unscaled_gradients([tf.constant(INF)])
-        opt.apply_gradients([(clipped(grad), weight)])
-        self.assertEqual(int(opt.applied_steps), 1)
-
-    def test_steps_that_are_built_in_another_order(self) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            opt, weight = v1_optimizer(), v1.get_variable("weight", initializer=1.0)
-            fine, bad = (opt.compute_gradients(weight * value, [weight]) for value in (1.0, INF))
-            apply_bad = opt.apply_gradients([(clipped(grad), variable) for grad, variable in bad])
-            apply_fine = opt.apply_gradients([(clipped(grad), variable) for grad, variable in fine])
-            session.run(v1.global_variables_initializer())
-            session.run(apply_bad)
-            self.assertEqual(session.run([opt.applied_steps, opt.skipped_steps]), [0, 1])
-            session.run(apply_fine)
-            self.assertEqual(session.run([opt.applied_steps, opt.skipped_steps]), [1, 1])
-
     @parameterized.expand([(False,), (True,)])
     def test_micro_batches_decide_together(self, in_function: bool) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
@@ -207,23 +188,6 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (2, 1))
 
     @parameterized.expand([(False,), (True,)])
-    def test_losses_are_applied_one_after_the_other(self, in_function: bool) -> None:
-        opt, weight = legacy(), tf.Variable(1.0)
-
-        def step(first: Any, second: Any) -> None:
-            scaled = [opt.get_scaled_loss(value) for value in (first, second)]
-            for (grad,) in [opt.get_unscaled_gradients([each]) for each in scaled]:
-                opt.apply_gradients([(clipped(grad), weight)])
-
-        run = tf.function(step) if in_function else step
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", MplsWarning)
-            run(tf.constant(1.0), tf.constant(INF))
-            run(tf.constant(1.0), tf.constant(1.0))
-        # In a graph it is known from which loss a gradient was computed.
-        self.assertEqual(int(opt.skipped_steps), 1 if in_function else 2)
-
-    @parameterized.expand([(False,), (True,)])
     def test_gradients_that_are_never_applied_take_no_more_memory(self, of_other_numbers: bool) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
 
@@ -283,15 +247,3 @@ class SeveralTest(unittest.TestCase):
             pairs = opt.compute_gradients(lambda value=value: weight * value, [weight])
             opt.apply_gradients([(clipped(grad), variable) for grad, variable in pairs])
             self.assertEqual(int(opt.skipped_steps), skipped)
-
-    @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
-    @pytest.mark.default_run("one case")
-    def test_fit_and_configs(self, name: str, kit: Any) -> None:
-        opt = mpls.keras.LossScaleOptimizer(kit.optimizers.SGD(0.1), initial_scale=8, check_unscaled=True)
-        again = type(opt).from_config(opt.get_config())
-        model = kit.Sequential([kit.layers.Input([1]), kit.layers.Dense(1)])
-        model.compile(again, "mse")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", MplsWarning)
-            model.fit(np.array([[1.0], [INF]], "float32"), np.ones([2, 1]), batch_size=1, shuffle=False, verbose=0)
-        self.assertEqual([int(again.applied_steps), int(again.skipped_steps)], [1, 1])

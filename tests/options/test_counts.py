@@ -68,14 +68,6 @@ class CountsTest(unittest.TestCase):
                 self.assertEqual((counter.dtype, tuple(counter.shape)), (tf.int64, ()))
             self.assertEqual(training.opt.last_step_applied.dtype, tf.bool)
 
-    def test_a_function_reads_them_without_the_host(self) -> None:
-        with trainer("legacy", "function", 8.0, 2, count_steps=True) as training:
-            skipped = tf.function(lambda: training.opt.skipped_steps + 0, jit_compile=True)
-            training.take(INF)
-            self.assertEqual(int(skipped()), 1)
-            kinds = {op.type for op in skipped.get_concrete_function().graph.get_operations()}
-            self.assertFalse(kinds & {"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-
     @parameterized.expand(["eager", "function", "session"])
     def test_contrib(self, mode: str) -> None:
         def make() -> Any:
@@ -112,18 +104,6 @@ class RecordsTest(unittest.TestCase):
             restored = made()
             tf.train.Checkpoint(opt=restored).read(path).assert_consumed()
         self.assertEqual([int(restored.applied_steps), int(restored.skipped_steps)], [4, 3])
-
-    @parameterized.expand([("dynamic", "dynamic"), ("fixed", 8)])
-    def test_the_op_has_the_name_that_was_given(self, name: str, loss_scale: Any) -> None:
-        with tf.Graph().as_default():
-            weight = v1.get_variable("weight", initializer=1.0)
-            inner = v1.train.AdamOptimizer(RATE)
-            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, count_steps=True)
-            grads = opt.compute_gradients(weight * 1.0, [weight])
-            self.assertEqual(
-                [opt.apply_gradients(grads, name="train").name, opt.apply_gradients(grads).name], ["train", "Adam"]
-            )
-            self.assertEqual([op.name for op in v1.get_collection("train_op")], ["train", "Adam"])
 
 
 class RefusedTest(unittest.TestCase):
@@ -181,12 +161,6 @@ class RefusedTest(unittest.TestCase):
         with self.assertWarnsRegex(MplsWarning, f"{', '.join(sorted(names))} had no effect") as caught:
             again = type(opt).from_config(old)
         self.assertEqual(len(caught.warnings), 1)
-        self.assertEqual(again.get_config(), config)
-
-    def test_so_do_those_of_loss_scales(self) -> None:
-        config = mpls.v1.DynamicLossScale(8).get_config()
-        with self.assertWarnsRegex(MplsWarning, "consecutive_hysteresis had no effect"):
-            again = mpls.v1.DynamicLossScale.from_config({**config, "consecutive_hysteresis": True})
         self.assertEqual(again.get_config(), config)
 
     @parameterized.expand([(family,) for family in FAMILIES])

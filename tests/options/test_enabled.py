@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import pathlib
-import pickle
 import tempfile
 import unittest
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -24,26 +21,14 @@ import mpls.keras
 import mpls.monitor
 import mpls.v1
 
-from .trainers import FAMILIES, RATE, SESSION, Trainer
+from .trainers import FAMILIES, RATE, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
-INNER: dict[str, Callable[[], Any]] = {
-    "v1": lambda: v1.train.MomentumOptimizer(RATE, 0.5),
-    "legacy": lambda: tf_keras.optimizers.legacy.Adam(RATE),
-    "new": lambda: tf_keras.optimizers.Adam(RATE),
-    "keras3": lambda: keras.optimizers.Adam(RATE),
-}
 WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 
 
 class StepTest(unittest.TestCase):
-    def test_the_norm(self) -> None:
-        opt = FAMILIES["legacy"](8.0, 2, check_unscaled=True, enabled=False)
-        weight = tf.Variable([3.0, 4.0])
-        opt.minimize(lambda: tf.reduce_sum(weight**2) / 2, [weight])
-        self.assertEqual(float(opt.unscaled_global_norm), 5.0)
-
     def test_a_fixed_scale_that_skips(self) -> None:
         opt = mpls.keras.LossScaleOptimizer(
             keras.optimizers.SGD(RATE), dynamic=False, initial_scale=8, skip_nonfinite=True, enabled=False
@@ -53,21 +38,6 @@ class StepTest(unittest.TestCase):
         self.assertEqual(float(weight), 1.0 - RATE)
         opt.apply([tf.constant(INF)], [weight])
         self.assertEqual((float(weight), float(opt.loss_scale), opt.initial_scale), (-INF, 1.0, 8.0))
-
-    @parameterized.expand(["eager", SESSION])
-    def test_contrib(self, mode: str) -> None:
-        def make() -> Any:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 1, 1)
-            inner = v1.train.GradientDescentOptimizer(RATE)
-            return mpls.contrib.LossScaleOptimizer(inner, manager, enabled=False)
-
-        with Trainer("v1", mode, make) as training:
-            before = training.opt.state_dict(training.session)
-            for value in (1.0, 1.0, INF):
-                training.take(value)
-            self.assertFalse(np.isfinite(training.weight()))
-            self.assertFalse(training.opt.enabled)
-            self.assertEqual(training.opt.state_dict(training.session), before)
 
 
 class StateTest(unittest.TestCase):
@@ -105,33 +75,6 @@ class StateTest(unittest.TestCase):
             training.take(value)
         return training
 
-    @parameterized.expand(
-        [
-            (f"{family}_from_{source}", family, source)
-            for family in ("v1", "legacy")
-            for source in ("enabled", "disabled")
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_savers(self, name: str, family: str, source: str) -> None:
-        def trained(is_enabled: bool) -> Trainer:
-            options = {} if is_enabled else {"enabled": False}
-            training = Trainer(family, SESSION, lambda: wrapped(family, **options))
-            for value in (1.0, 1.0, 1.0):
-                training.take(value)
-            return training
-
-        is_enabled = source == "enabled"
-        with trained(is_enabled) as training:
-            path = v1.train.Saver().save(training.session, str(self.folder / source))
-            written, weight = training.opt.state_dict(training.session), training.weight()
-            names = {variable.op.name for variable in v1.global_variables()}
-        with trained(not is_enabled) as training:
-            self.assertEqual({variable.op.name for variable in v1.global_variables()}, names)
-            training.take(2.0)
-            v1.train.Saver().restore(training.session, path)
-            self.assertEqual((training.opt.state_dict(training.session), training.weight()), (written, weight))
-
     def test_a_scale_that_is_looked_for_starts_when_it_is_enabled(self) -> None:
         disabled, enabled = (FAMILIES["new"]("auto", 100, enabled=is_enabled) for is_enabled in (False, True))
         weight = tf.Variable(1.0)
@@ -141,20 +84,6 @@ class StateTest(unittest.TestCase):
         enabled.load_state_dict(disabled.state_dict())
         enabled.minimize(lambda: weight * 1.0, [weight])
         self.assertEqual(float(enabled.loss_scale), 512.0)
-
-    def test_dicts_and_changes(self) -> None:
-        opt = wrapped("new", enabled=False)
-        opt.load_state_dict({**wrapped("new").state_dict(), "scale": 4.0})
-        opt.set_scale(16)
-        opt.configure(max_scale=8)
-        self.assertEqual((opt.state_dict()["scale"], float(opt.loss_scale)), (8.0, 1.0))
-
-    def test_copies_and_pickles(self) -> None:
-        for opt in (
-            copy.deepcopy(wrapped("legacy", enabled=False)),
-            pickle.loads(pickle.dumps(wrapped("keras3", enabled=False))),
-        ):
-            self.assertEqual((opt.enabled, float(opt.loss_scale), opt.state_dict()["scale"]), (False, 1.0, 8.0))
 
 
 class PolicyTest(unittest.TestCase):
@@ -199,13 +128,6 @@ class PolicyTest(unittest.TestCase):
         self.assertFalse(FAMILIES["keras3"](8.0, 2, enabled="auto").enabled)
         self.assertTrue(FAMILIES["new"](8.0, 2, enabled="auto").enabled)
 
-    def test_policies_of_several_layers(self) -> None:
-        for policy, needs in (("mixed_float16", True), ("mixed_bfloat16", False)):
-            policies = keras.dtype_policies.DTypePolicyMap()
-            policies["dense"] = keras.DTypePolicy(policy)
-            keras.config.set_dtype_policy(policies)
-            self.assertEqual(FAMILIES["keras3"](8.0, 2, enabled="auto").enabled, needs)
-
     def test_fit(self) -> None:
         for policy, scale in (("mixed_bfloat16", 1.0), ("mixed_float16", 8.0)):
             for family, kit in (("legacy", tf_keras), ("new", tf_keras), ("keras3", keras)):
@@ -226,10 +148,3 @@ class RefusedTest(unittest.TestCase):
     def test_bad_values(self, name: str, family: str, value: Any) -> None:
         with self.assertRaisesRegex((TypeError, ValueError), "enabled must be"):
             FAMILIES[family](8.0, 2, enabled=value)
-
-
-def wrapped(family: str, **options: Any) -> Any:
-    """Return a wrapper around an optimizer that has slots."""
-    if family == "v1":
-        return mpls.v1.MixedPrecisionLossScaleOptimizer(INNER[family](), mpls.v1.DynamicLossScale(8.0, 2), **options)
-    return mpls.keras.LossScaleOptimizer(INNER[family](), initial_scale=8, dynamic_growth_steps=2, **options)

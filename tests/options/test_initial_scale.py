@@ -15,28 +15,10 @@ import mpls.inspect
 import mpls.keras
 import mpls.v1
 
-from .trainers import FAMILIES, SESSION, trainer
+from .trainers import FAMILIES, trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
-
-
-class StepTest(unittest.TestCase):
-    @parameterized.expand([("v1", "eager"), ("legacy", SESSION), ("new", "xla"), ("keras3", "function")])
-    @pytest.mark.default_run("one case")
-    def test_a_ceiling_that_is_reached_ends_the_search(self, family: str, mode: str) -> None:
-        with trainer(family, mode, "auto", 2000, max_scale=600) as training:
-            for value in (1.0, 1.0, 1.0, INF, *[1.0] * 33):
-                training.take(value)
-            state = training.opt.state_dict(training.session)
-            self.assertEqual((state["scale"], state["search_steps"]), (300.0, 2**30))
-
-    def test_a_scale_that_is_set_in_the_search_ends_it(self) -> None:
-        with trainer("new", "function", "auto", 100) as training:
-            training.take(1.0)
-            training.opt.set_scale(64)
-            training.take(1.0)
-            self.assertEqual(training.opt.state_dict()["scale"], 64.0)
 
 
 def _burnt(family: str, initial: Any, limit: float, steps: int = 100) -> tuple[int, float]:

@@ -21,7 +21,7 @@ from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 
 from .test_files import FRAMEWORKS
-from .trainers import FAMILIES, RATE, Trainer
+from .trainers import FAMILIES, Trainer
 
 v1 = tf.compat.v1
 INF = np.inf
@@ -112,20 +112,6 @@ class FilesTest(FolderTest):
         self.check(optimizer, state)
         self.assertEqual(optimizer["loss_scale"]["options"]["min_scale"], 1.0)
 
-    def test_savers_of_managers(self) -> None:
-        with tf.Graph().as_default(), v1.Session() as session:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, 3)
-            inner = v1.train.MomentumOptimizer(RATE, 0.5)
-            opt = mpls.contrib.LossScaleOptimizer(inner, manager, track_overflows=True)
-            weight = v1.get_variable("weight", initializer=1.0)
-            op = opt.minimize(weight * INF, var_list=[weight])
-            session.run(v1.global_variables_initializer())
-            session.run([op]), session.run([op])
-            path = v1.train.Saver().save(session, str(self.folder / "saved"))
-        (optimizer,) = describe(path)["optimizers"]
-        self.assertEqual(optimizer["loss_scale"]["options"], {"bad_steps": 2})
-        self.assertEqual(optimizer["counts"]["skipped_steps"], 2)
-
     @parameterized.expand([family for family in FAMILIES if family != "v1"])
     def test_configs(self, family: str) -> None:
         opt = FAMILIES[family]("auto", 5, min_scale=0.5, adjustable=True, **NOT_FOR_SCALES)
@@ -135,12 +121,6 @@ class FilesTest(FolderTest):
         expected = {"initial_scale": "auto", "min_scale": 0.5, "adjustable": True}
         self.assertEqual(optimizer["loss_scale"]["options"], expected)
         self.assertEqual(optimizer["options"], NOT_FOR_SCALES)
-
-    def test_without_options_there_is_nothing_of_them(self) -> None:
-        path = written(self.folder, model_of("new", (1.0,)), ".keras")
-        (optimizer,) = describe(path)["optimizers"]
-        self.assertEqual((optimizer["options"], optimizer["counts"], optimizer["loss_scale"]["options"]), ({}, {}, {}))
-        self.assertNotIn("options:", inspect(path)[1])
 
 
 NOT_FOR_SCALES = {"count_steps": True, "max_consecutive_skips": 7, "on_give_up": "warn", "skip_counts_step": False}
@@ -230,13 +210,3 @@ class ConvertTest(FolderTest):
         self.assertIn("loss scale, hysteresis: 3, 1", report.differences)
         self.assertIn("loss scale, min scale: 0.5, 1", report.differences)
         self.assertEqual(report.counts, ())
-
-    @pytest.mark.matrix
-    def test_adjusted_settings_are_compared_as_they_are(self) -> None:
-        source, model = (model_of(family, (1.0,), initial_scale=8, adjustable=True) for family in ("legacy", "new"))
-        source.optimizer.configure(growth_factor=4.0)
-        path = written(self.folder, source, "checkpoint")
-        report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
-        self.assertEqual(
-            [each for each in report.differences if "loss scale" in each], ["loss scale, growth factor: 4, 2"]
-        )

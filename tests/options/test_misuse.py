@@ -80,30 +80,6 @@ class NeverScaledTest(unittest.TestCase):
             opt.apply_gradients([(v1.gradients(weight**2 * scale, weight)[0] / scale, weight)])
         self.assertEqual(texts, [])
 
-    def test_optimizers_around_it(self) -> None:
-        class Around(v1.train.Optimizer):
-            """Like Horovod's: calls both methods of the optimizer in it."""
-
-            def __init__(self, inner: Any) -> None:
-                super().__init__(False, "Around")
-                self._inner = inner
-
-            def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-                return self._inner.compute_gradients(*args, **kwargs)
-
-            def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-                return self._inner.apply_gradients(*args, **kwargs)
-
-        with warned() as texts:
-            weight = tf.Variable(1.0)
-            Around(v1_optimizer()).minimize(lambda: weight * 2.0, var_list=[weight])
-            with tf.Graph().as_default():
-                weight = v1.get_variable("w", initializer=1.0)
-                sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 1, 1)
-                opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, "dynamic")
-                opt.minimize(weight**2, global_step=v1.train.get_or_create_global_step())
-        self.assertEqual(texts, [])
-
 
 class Program:
     """A program with an optimizer and two variables, whose steps are as honest as they are told to be."""
@@ -227,57 +203,6 @@ class ForgottenTest(unittest.TestCase):
             with warned() as texts:
                 opt.apply_gradients([(tf.constant(1.0), weight)])
             self.assertEqual(len(texts), int(scale > 1), texts)
-
-    @parameterized.expand([(run, number) for run in RUNS for number in (1, 2)])
-    @pytest.mark.default_run("one case")
-    def test_in_keras_3s_own_style(self, run: str, number: int) -> None:
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]) if run == "strategy" else None
-        with strategy.scope() if strategy else contextlib.nullcontext():
-            program = Program("keras3")
-
-            def step(scales: bool = True) -> None:
-                with tf.GradientTape() as tape:
-                    loss = program.opt.scale_loss(program.loss()) if scales else program.loss()
-                program.opt.apply(tape.gradient(loss, program.variables), program.variables)
-
-            with warned() as texts:
-                for _ in range(number - 1):
-                    RUNS[run](step)()
-            self.assertEqual(texts, [])
-            with warned() as texts:
-                RUNS[run](lambda: step(scales=False))()
-        self.assertEqual(["neither scale_loss()" in text for text in texts], [True], texts)
-
-    def test_in_a_session(self) -> None:
-        with tf.Graph().as_default():
-            opt = FAMILIES["legacy"](8.0, 2)
-            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
-
-            def step(unscales: bool) -> None:
-                (grad,) = tf.gradients(opt.get_scaled_loss(weight * 2.0), [weight])
-                opt.apply_gradients([(opt.get_unscaled_gradients([grad])[0] if unscales else grad, weight)])
-
-            with warned() as texts:
-                step(True), step(True)
-                self.assertEqual(texts, [])
-                step(False)
-        self.assertEqual([FORGOTTEN["no_unscale"] in text for text in texts], [True], texts)
-
-    def test_each_form_is_named(self) -> None:
-        program = Program("new")
-        with warned() as texts:
-            for form in ["", *FORMS["new"], *FORMS["new"], ""]:
-                program.step(form)
-        self.assertEqual(len(texts), 3, texts)
-
-    def test_two_losses_of_one_optimizer(self) -> None:
-        program = Program("new")
-        first, other = program.variables
-        with warned() as texts:
-            for _ in range(2):
-                program.apply(program.grads("", [first]), [first])
-                program.apply(program.grads("no_unscale", [other]), [other])
-        self.assertEqual([FORGOTTEN["no_unscale"] in text for text in texts], [True], texts)
 
 
 def micro_batches(program: Program) -> Callable[[], None]:

@@ -24,9 +24,6 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 
-from .trainers import FAMILIES, MODES
-from .trainers import RATE as OF_TRAINERS
-
 v1 = tf.compat.v1
 INF = float("inf")
 RATE = 0.5
@@ -60,13 +57,6 @@ def sharing(family: str, *variables: list[Any], growth_steps: int = 3) -> list[A
     return made
 
 
-# Of one optimizer; some gradients are applied one step late.
-IN_TURN = [
-    (f"{family}_{way}{'_late' * is_late}", family, way, is_late)
-    for family, way in itertools.product((*FAMILIES, "contrib"), ("eager", "function", "xla", "session"))
-    if way in MODES.get(family, MODES["v1"])
-    for is_late in ((False, True) if way == "eager" else (False,))
-]
 ORDERS = ("one after the other", "together", "unscaled first")
 
 
@@ -90,40 +80,6 @@ def step_in_order(pairs: list[tuple[Any, Any]], order: str, replicas: int) -> Ca
                 opt.apply_gradients(zip(unscaled, [variable], strict=True))
 
     return step
-
-
-FACTORS = (1.0, 2.0)
-
-
-def contrib(initial: float) -> Any:
-    manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, 1, incr_ratio=2.0)
-    return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(OF_TRAINERS), manager)
-
-
-def unscaled_gradients(opt: Any, variables: list[Any]) -> list[list[Any]]:
-    """Return the gradients, with the variables, of a loss for each variable; all losses are scaled before."""
-    pairs = list(zip(variables, FACTORS, strict=True))
-    if not hasattr(opt, "get_scaled_loss"):
-        losses = [lambda pair=pair: pair[0] * pair[1] for pair in pairs]
-        is_eager = tf.executing_eagerly() or tf.inside_function()
-        return [
-            opt.compute_gradients(loss if is_eager else loss(), [variable])
-            for loss, variable in zip(losses, variables, strict=True)
-        ]
-    with tf.GradientTape(persistent=True) as tape:
-        scaled = [opt.get_scaled_loss(variable * factor) for variable, factor in pairs]
-    grads = [tape.gradient(loss, [variable]) for loss, variable in zip(scaled, variables, strict=True)]
-    grads = [opt.get_unscaled_gradients(each) for each in grads]
-    return [list(zip(each, [variable], strict=True)) for each, variable in zip(grads, variables, strict=True)]
-
-
-def apply_in_turn(opt: Any, groups: list[list[Any]]) -> list[Any]:
-    # In a session, only dependencies have all gradients unscaled before the first are applied.
-    done: list[Any] = [grad for pairs in groups for grad, _ in pairs]
-    for each in groups:
-        with tf.control_dependencies(None if tf.executing_eagerly() or tf.inside_function() else done):
-            done.append(opt.apply_gradients(each))
-    return done
 
 
 class SeveralTest(unittest.TestCase):
@@ -158,56 +114,6 @@ class SeveralTest(unittest.TestCase):
         run(tf.constant([1.0, INF, 3.0]))
         self.assertEqual((float(weight), self.counts(opt)), (0.0, (1, 1, 4.0)))
 
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_two_losses_and_one_optimizer(self, name: str, family: str, way: str) -> None:
-        first, shared = tf.Variable(1.0), tf.Variable(2.0)
-        opt = wrapper(family, [first, shared])
-
-        def step(x: Any, y: Any) -> None:
-            with tf.GradientTape(persistent=True) as tape:
-                one = opt.get_scaled_loss(first * shared * x)
-                other = opt.get_scaled_loss(shared * y)
-            of_first = tape.gradient(one, [first, shared])
-            (of_other,) = tape.gradient(other, [shared])
-            scaled = [of_first[0], of_first[1] + of_other]
-            opt.apply_gradients(zip(opt.get_unscaled_gradients(scaled), [first, shared], strict=True))
-
-        run = built(step, way)
-        run(tf.constant(1.0), tf.constant(3.0))
-        self.assertEqual((float(first), float(shared)), (0.0, 0.0))
-        run(tf.constant(1.0), tf.constant(INF))
-        self.assertEqual((float(first), float(shared), *self.counts(opt)), (0.0, 0.0, 1, 1, 4.0))
-
-    @parameterized.expand(IN_TURN)
-    @pytest.mark.default_run("each value", by=lambda name, *values: values)
-    def test_all_are_unscaled_and_then_all_are_applied(self, name: str, family: str, way: str, is_late: bool) -> None:
-        with tf.Graph().as_default() if way == "session" else contextlib.nullcontext():
-            # Each application doubles the scale.
-            opt = contrib(8.0) if family == "contrib" else FAMILIES[family](8.0, 1)
-            variables = [v1.Variable(1.0, use_resource=True) for _ in FACTORS]
-            if family in ("new", "keras3"):
-                opt.build(variables)
-            unscaled = lambda: unscaled_gradients(opt, variables)  # noqa: E731
-            if way == "session":
-                ops = apply_in_turn(opt, unscaled())
-                with v1.Session() as session:
-                    session.run(v1.global_variables_initializer())
-                    for _ in range(2):
-                        session.run(ops)
-                    found = session.run(variables)
-            else:
-                waiting = [unscaled()] if is_late else []
-
-                def step() -> None:
-                    waiting.append(unscaled())
-                    apply_in_turn(opt, waiting.pop(0))
-
-                found, run = variables, built(step, way)
-                for _ in range(2):
-                    run()
-        self.assertEqual([float(each) for each in found], [1 - 2 * OF_TRAINERS * factor for factor in FACTORS])
-
     @parameterized.expand(
         # XLA compiles no step that is taken in a cross-replica context.
         [(*cell, order, "one device") for cell in CELLS for order in ORDERS]
@@ -241,30 +147,6 @@ class SeveralTest(unittest.TestCase):
         for factor, opt, weight in zip((INF, 1.0), opts, weights, strict=True):
             opt.minimize(lambda factor=factor, weight=weight: weight * factor, var_list=[weight])
         self.assertEqual([float(scale()), *(int(opt.applied_steps) for opt in opts)], [4.0, 0, 1])
-
-    @parameterized.expand(CELLS)
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_gradient_penalty(self, name: str, family: str, way: str) -> None:
-        weight = tf.Variable([1.0, 2.0])
-        opt = wrapper(family, [weight])
-
-        def step(x: Any) -> None:
-            with tf.GradientTape() as tape:
-                with tf.GradientTape() as inner:
-                    inner.watch(x)
-                    score = tf.reduce_sum(weight * x)
-                    scaled_score = opt.get_scaled_loss(score)
-                (grad,) = opt.get_unscaled_gradients([inner.gradient(scaled_score, x)])
-                scaled_loss = opt.get_scaled_loss(score + (tf.norm(grad) - 1.0) ** 2)
-            grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, [weight]))
-            opt.apply_gradients(zip(grads, [weight], strict=True))
-
-        run, x, start = built(step, way), np.array([0.5, 0.25]), np.array([1.0, 2.0])
-        run(tf.constant(x, tf.float32))
-        norm = np.sqrt(5.0)
-        np.testing.assert_allclose(weight.numpy(), start - RATE * (x + 2 * (norm - 1) * start / norm), rtol=1e-6)
-        run(tf.constant([INF, 1.0]))
-        self.assertEqual(self.counts(opt), (1, 1, 4.0))
 
 
 class SharedScaleTest(unittest.TestCase):
@@ -395,29 +277,6 @@ class SharedScaleTest(unittest.TestCase):
         self.assertEqual(float(weight), 0.0)
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
-
-    def test_in_a_session(self) -> None:
-        with tf.Graph().as_default():
-            weights = [v1.get_variable(name, initializer=1.0, use_resource=True) for name in ("one", "other")]
-            opts = sharing("legacy", [], [])
-            factors = [v1.placeholder(tf.float32, []) for _ in weights]
-            scaled = [opt.get_scaled_loss(w * x) for opt, w, x in zip(opts, weights, factors, strict=True)]
-            grads = [tf.gradients(loss, [w]) for loss, w in zip(scaled, weights, strict=True)]
-            steps = [
-                opt.apply_gradients(zip(opt.get_unscaled_gradients(of_one), [w], strict=True))
-                for opt, of_one, w in zip(opts, grads, weights, strict=True)
-            ]
-            saver = v1.train.Saver()
-            with v1.Session() as session, tempfile.TemporaryDirectory() as folder:
-                session.run(v1.global_variables_initializer())
-                feeds = dict(zip(factors, (1.0, INF), strict=True))
-                for step in steps:
-                    session.run(step, feeds)
-                path = saver.save(session, f"{folder}/model")
-                found = session.run([*weights, opts[1].loss_scale])
-                names = [name for name, _ in tf.train.list_variables(path)]
-        self.assertEqual([float(each) for each in found], [0.5, 1.0, 4.0])
-        self.assertEqual([name for name in names if "loss_scale" in name], ["current_loss_scale"])
 
     @parameterized.expand(itertools.product(MAKE, MAKE))
     def test_over_other_families(self, family: str, of_other: str) -> None:
