@@ -178,16 +178,6 @@ class OptimizerTest(unittest.TestCase):
         optimizer.minimize(lambda: variable * factor, var_list=[variable])
         return float(variable)
 
-    def test_eager(self) -> None:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, decr_every_n_nan_or_inf=1, decr_ratio=0.5)
-        optimizer, variable = (
-            mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager),
-            tf.Variable(1.0),
-        )
-        weights = [self.step(optimizer, variable, factor) for factor in (1.0, INF, 1.0, 1.0, NAN)]
-        self.assertEqual(weights, [0.5, 0.5, 0.0, -0.5, -0.5])
-        self.assertEqual(float(manager.get_loss_scale()), 4.0)
-
     def test_a_fixed_manager_skips_too(self) -> None:
         manager = mpls.contrib.FixedLossScaleManager(128)
         optimizer = mpls.contrib.LossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), manager)
@@ -219,25 +209,6 @@ class OptimizerTest(unittest.TestCase):
             scales = strategy.experimental_local_results(manager.get_loss_scale())
             self.assertEqual([float(part) for part in scales], [scale] * len(scales))
 
-    def test_managers_of_users(self) -> None:
-        class Halving(mpls.contrib.LossScaleManager):
-            def __init__(self) -> None:
-                self.scale = tf.Variable(64.0, trainable=False)
-                self.seen: list[bool] = []
-
-            def get_loss_scale(self) -> Any:
-                return self.scale
-
-            def update_loss_scale(self, finite_grads: Any) -> Any:
-                self.seen.append(bool(finite_grads))
-                self.scale.assign(self.scale / 2)
-
-        manager = Halving()
-        optimizer = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager)
-        variable = tf.Variable(1.0)
-        self.assertEqual([self.step(optimizer, variable, factor) for factor in (1.0, INF)], [0.5, 0.5])
-        self.assertEqual((manager.seen, float(manager.scale)), ([True, False], 16.0))
-
     def test_subclasses_of_users(self) -> None:
         class Counting(mpls.contrib.ExponentialUpdateLossScaleManager):
             updates = 0
@@ -261,18 +232,6 @@ class OptimizerTest(unittest.TestCase):
         self.assertEqual(self.step(optimizer, variable, 1.0), 0.5)
         self.assertEqual((manager.updates, int(manager._num_good_steps)), (1, 1))
         self.assertEqual(optimizer.variables(), [])
-
-    def test_none_and_sparse_gradients(self) -> None:
-        manager = mpls.contrib.FixedLossScaleManager(8)
-        optimizer = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager)
-        table, unused = tf.Variable([[1.0], [2.0], [3.0]]), tf.Variable(1.0)
-        pairs = optimizer.compute_gradients(lambda: tf.reduce_sum(tf.gather(table, [0, 2])), var_list=[table, unused])
-        self.assertIsInstance(pairs[0][0], tf.IndexedSlices)
-        self.assertIsNone(pairs[1][0])
-        optimizer.apply_gradients(pairs)
-        np.testing.assert_array_equal(table.numpy(), [[0.5], [2.0], [2.5]])
-        with self.assertRaisesRegex(ValueError, "at least one gradient"):
-            optimizer.apply_gradients([(None, unused)])
 
     @parameterized.expand(
         [

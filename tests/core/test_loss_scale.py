@@ -140,12 +140,6 @@ class ConfigTest(unittest.TestCase):
             self.assertIs(type(again), type(scale))
             self.assertEqual(again.get_config(), scale.get_config())
 
-    def test_objects_of_tensorflow_come_back_as_ours(self) -> None:
-        for native in (NATIVE.FixedLossScale(2), NATIVE.DynamicLossScale(8, 3, 4)):
-            again = deserialize(serialize(native))
-            self.assertIsInstance(again, LossScale)
-            self.assertEqual(again.get_config(), native.get_config())
-
     def test_classes_of_the_user_go_first(self) -> None:
         class Mine(FixedLossScale):
             pass
@@ -290,43 +284,6 @@ class SubclassTest(unittest.TestCase):
             scale._add_weight("value", 0.0)
             with self.assertRaises(RuntimeError):
                 scale._add_weight("value", 0.0)
-
-    def test_a_weight_that_is_added_late_is_restored_when_it_comes(self) -> None:
-        class Late(Counting):
-            def __init__(self) -> None:
-                LossScale.__init__(self)
-
-            def __call__(self) -> Any:
-                if not self._weights:
-                    self.value = self._add_weight("value", 0.0, tf.float32)
-                return tf.convert_to_tensor(self.value)
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(scale=Counting(7.0)).write(str(pathlib.Path(folder) / "c"))
-            late = Late()
-            status = tf.train.Checkpoint(scale=late).read(path)
-            self.assertEqual(float(late()), 7.0)
-            status.assert_consumed()
-
-    def test_it_can_extend_the_dynamic_one(self) -> None:
-        class Remembering(DynamicLossScale):
-            def __init__(self) -> None:
-                super().__init__(8, 2)
-                self.skipped = self._add_weight("skipped", 0, tf.int64)
-
-            def update(self, grads: Any) -> Any:
-                op, should_apply = super().update(grads)
-                return op, self.skipped.assign_add(tf.cast(~should_apply, tf.int64)) >= 0
-
-        scale = Remembering()
-        scale.update([tf.constant(INF)])
-        self.assertEqual((state(scale), int(scale.skipped)), ((4.0, 0), 1))
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(scale=scale).write(str(pathlib.Path(folder) / "c"))
-            keys = {name for name, _ in tf.train.list_variables(path) if name.startswith("scale/")}
-        suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
-        expected = {f"scale/{name}{suffix}" for name in ("current_loss_scale", "good_steps", "skipped")}
-        self.assertEqual(keys, expected)
 
 
 class CheckpointTest(unittest.TestCase):

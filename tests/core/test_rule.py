@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from parameterized import parameterized
 
 from mpls.v1 import DynamicLossScale
 
-v1 = tf.compat.v1
 INF, NAN = math.inf, math.nan
 MAX = float(np.finfo(np.float32).max)
-MODES = ("eager", "function", "jit_compile", "graph")
 
 # (name, growth_steps, multiplier, scale, good_steps, finite or not, scale after, good_steps after)
 TABLE = [
@@ -60,30 +57,16 @@ def float32_model(scale: Any, good_steps: int, finite: bool, period: int, multip
     return product if np.isfinite(product) else scale, 0
 
 
-@contextlib.contextmanager
-def stepping(mode: str, *arguments: float, **bounds: float) -> Iterator[tuple[Any, Callable[[bool], bool], Any]]:
-    """Yield a loss scale, what takes a step in a mode, and what reads a tensor of its state."""
+def stepping(mode: str, *arguments: float, **bounds: float) -> tuple[Any, Callable[[bool], bool]]:
+    """Return a loss scale, and what takes a step, eagerly or in a function."""
+    scale = DynamicLossScale(*arguments, **bounds)
+    scale()
 
     def update(grad: Any) -> Any:
         return scale.update([grad])[1]
 
-    if mode == "graph":
-        with tf.Graph().as_default(), v1.Session() as session:
-            scale = DynamicLossScale(*arguments, **bounds)
-            grad = v1.placeholder(tf.float32, [])
-            update_op, should_apply = scale.update([grad])
-            session.run(v1.global_variables_initializer())
-            values = {True: 1.0, False: INF}
-            yield (
-                scale,
-                lambda finite: bool(session.run([should_apply, update_op], {grad: values[finite]})[0]),
-                session.run,
-            )
-        return
-    scale = DynamicLossScale(*arguments, **bounds)
-    scale()
-    run = update if mode == "eager" else tf.function(update, jit_compile=mode == "jit_compile")
-    yield scale, lambda finite: bool(run(tf.constant(1.0 if finite else INF))), lambda tensor: tensor.numpy()
+    run = tf.function(update) if mode == "function" else update
+    return scale, lambda finite: bool(run(tf.constant(1.0 if finite else INF)))
 
 
 class TableTest(unittest.TestCase):
@@ -100,18 +83,18 @@ class TableTest(unittest.TestCase):
         finite: bool,
         *after: float,
     ) -> None:
-        with stepping(mode, 8, period, multiplier) as (scale, step, _):
-            scale._current_loss_scale.assign(before)
-            scale._num_good_steps.assign(good)
-            self.assertEqual(step(finite), finite)
-            self.assertEqual((float(scale()), int(scale._num_good_steps)), after)
+        scale, step = stepping(mode, 8, period, multiplier)
+        scale._current_loss_scale.assign(before)
+        scale._num_good_steps.assign(good)
+        self.assertEqual(step(finite), finite)
+        self.assertEqual((float(scale()), int(scale._num_good_steps)), after)
 
     @parameterized.expand(ROUNDED)
     def test_products_are_rounded_as_in_float32(self, multiplier: float, before: float) -> None:
         for finite in (True, False):
-            with stepping("eager", before, 1, multiplier) as (scale, step, _):
-                step(finite)
-                self.assertEqual(np.float32(scale()), float32_model(before, 0, finite, 1, multiplier)[0])
+            scale, step = stepping("eager", before, 1, multiplier)
+            step(finite)
+            self.assertEqual(np.float32(scale()), float32_model(before, 0, finite, 1, multiplier)[0])
 
     @parameterized.expand([("constants", False), ("variables", True)])
     def test_a_step_moves_a_scale_between_given_bounds(self, name: str, adjustable: bool) -> None:
@@ -132,29 +115,15 @@ class TableTest(unittest.TestCase):
             options = {key: value for key, value in bounds.items() if key != "growth_steps"}
             start = min(max(8.0, options.get("min_scale", 1.0)), options.get("max_scale", MAX))
             period = int(bounds.get("growth_steps", 3))
-            with (
-                self.subTest(bounds, before=before),
-                stepping("eager", start, period, adjustable=adjustable, **options) as (scale, step, _),
-            ):
+            with self.subTest(bounds, before=before):
+                scale, step = stepping("eager", start, period, adjustable=adjustable, **options)
                 scale._current_loss_scale.assign(before)
                 step(finite)
                 self.assertEqual(float(scale()), after)
 
 
 class RunsTest(unittest.TestCase):
-    """Random settings and steps, each run beside the model."""
-
-    def check(self, mode: str, start: float, period: int, multiplier: float, steps: list[bool], ulps: int = 0) -> None:
-        expected, good = np.float32(start), 0
-        with stepping(mode, start, period, multiplier) as (scale, step, read):
-            for finite in steps:
-                self.assertEqual(step(finite), finite)
-                expected, good = float32_model(expected, good, finite, period, multiplier)
-                found = np.float32(read(scale()))
-                np.testing.assert_array_max_ulp(found, expected, ulps)
-                expected = found
-                self.assertEqual(int(read(scale._num_good_steps)), good)
-                self.assertTrue(1 <= found <= MAX)
+    """Random settings and steps, each run beside the model; recorded runs and the conformance suite have each mode."""
 
     @settings(max_examples=25, deadline=None)
     @given(
@@ -167,12 +136,10 @@ class RunsTest(unittest.TestCase):
         steps=st.lists(st.sampled_from([True, True, True, False]), max_size=40),
     )
     def test_any(self, start: float, period: int, multiplier: float, steps: list[bool]) -> None:
-        self.check("eager", start, period, multiplier, steps)
-
-    @parameterized.expand([(m, p, x) for m in MODES for p, x in ((1, 2.0), (3, 2.0), (2, 1024.0), (1, 1.3), (2, 10.0))])
-    @pytest.mark.default_run("each value")
-    def test_in_each_mode(self, mode: str, period: int, multiplier: float) -> None:
-        steps = (np.random.default_rng(0).random(60) < 0.7).tolist()
-        # Graphs turn a division by a constant into a product.
-        is_power = math.frexp(multiplier)[0] == 0.5
-        self.check(mode, 2.0**10, period, multiplier, steps, 0 if is_power or mode == "eager" else 1)
+        expected, good = np.float32(start), 0
+        scale, step = stepping("eager", start, period, multiplier)
+        for finite in steps:
+            self.assertEqual(step(finite), finite)
+            expected, good = float32_model(expected, good, finite, period, multiplier)
+            self.assertEqual((np.float32(scale()), int(scale._num_good_steps)), (expected, good))
+            self.assertTrue(1 <= expected <= MAX)

@@ -204,16 +204,6 @@ MANAGER_STATE = {
 }
 
 
-class TestLossScalesOfTensorFlow:
-    @parameterized.expand(["DynamicLossScale", "FixedLossScale"])
-    def test_have_none(self, name: str) -> None:
-        loss_scale = getattr(v1.mixed_precision, name)(8)
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(TF_1, loss_scale)
-        for call in (opt.state_dict, lambda: opt.load_state_dict(STATE)):
-            with pytest.raises(TypeError, match="must have state_dict and load_state_dict"):
-                call()
-
-
 class TestManagers:
     def manager(self) -> Any:
         return mpls.contrib.ExponentialUpdateLossScaleManager(16.0, 2, decr_every_n_nan_or_inf=3)
@@ -258,15 +248,6 @@ class TestGraphs:
                 assert opt.state_dict(session=session)["scale"] == 8.0
                 opt.load_state_dict(STATE, session)
                 assert opt.state_dict(session) == STATE
-
-    def test_of_the_session_of_keras(self) -> None:
-        with tf.Graph().as_default():
-            for make in (MAKERS["legacy"], MAKERS["new"]):
-                opt = make((8.0, 5))
-                opt.load_state_dict(STATE)
-                assert opt.state_dict() == STATE
-        # Its session is the process's.
-        tf_keras.backend.clear_session()
 
     def test_without_a_session_is_refused(self) -> None:
         with tf.Graph().as_default():

@@ -196,24 +196,6 @@ class FullRunTest(BetweenTestCase):
         self.assertLess(underflow[SCALED], 0.01)
         self.assertLess(accuracy[UNSCALED], accuracy[FLOAT32] - 0.3)
 
-    @parameterized.expand(SCRIPTS)
-    def test_scale_comes_down_and_grows_again(self, script: str) -> None:
-        outcome = full_outcome(script)
-        skipped, scale = (outcome.column(name)[SCALED] for name in ("skipped steps", "final scale"))
-        # The first steps alone would be at most 8; 4500 steps are at most 22 growths, each of which costs one skip.
-        self.assertBetween(skipped, 12, 30)
-        self.assertBetween(scale, 2.0**24, 2.0**30)
-        self.assertEqual(scale, 2.0 ** round(np.log2(scale)))
-
-    @parameterized.expand(SCRIPTS)
-    def test_the_seed_decides(self, script: str) -> None:
-        def numbers(seed: str) -> list[dict[str, float]]:
-            outcome = Outcome(script, "--steps", "60", "--seed", seed, timeout=240)
-            return [outcome.column(name) for name in COLUMNS[1:-1]]
-
-        self.assertEqual(numbers("7"), numbers("7"))
-        self.assertNotEqual(numbers("7"), numbers("8"))
-
 
 class MirroredTest(BetweenTestCase):
     def replicas(self, outcome: Outcome) -> list[dict[str, str]]:
@@ -240,12 +222,6 @@ class MirroredTest(BetweenTestCase):
             self.assertEqual(read_number(replica["test accuracy"]), outcome.column("test accuracy")[SCALED])
         self.assertRegex(outcome.stderr, r"float16 \+ mpls *: 100%.* 40/40 ")
         self.assertNotRegex(outcome.stderr, "Warning|WARNING:tensorflow")
-
-    @pytest.mark.long
-    def test_it_learns_through_the_damaged_batches(self) -> None:
-        for replica in self.replicas(Outcome(MIRRORED, timeout=1200)):
-            self.assertEqual(replica["steps"], "4500")
-            self.assertGreater(read_number(replica["test accuracy"]), 0.9)
 
 
 class UnderflowShareTest(unittest.TestCase):

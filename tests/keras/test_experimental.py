@@ -45,17 +45,6 @@ ACCEPTED: list[tuple[str, Any, tuple[bool, float, int | None]]] = [
 ]
 
 
-class Mine(mpls.experimental.LossScale):
-    def __call__(self) -> Any:
-        return tf.constant(4.0)
-
-    def update(self, grads: Any) -> Any:
-        return None, True
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-
 def construct(inner: Any, loss_scale: Any) -> tuple[Any, warnings.WarningMessage, int]:
     """Return the optimizer, the one warning, and the line of the call."""
     with warnings.catch_warnings(record=True) as caught:
@@ -102,37 +91,3 @@ class AcceptedTest(unittest.TestCase):
         variable = tf.Variable(1.0)
         optimizer.minimize(lambda: variable * 1.0, [variable])
         self.assertEqual((float(optimizer.loss_scale), float(scale())), (16.0, 8.0))
-
-
-class RefusedTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            (f"{f}_{index}", o, loss_scale, error)
-            for f, o in FAMILIES
-            for index, (loss_scale, error) in enumerate(
-                [
-                    (None, ValueError),
-                    ("foo", ValueError),
-                    ([128], ValueError),
-                    (np.array([128.0]), ValueError),
-                    (0, ValueError),
-                    (float("nan"), ValueError),
-                    (1e39, ValueError),
-                    (mpls.v1.DynamicLossScale(8, 2, 3), ValueError),
-                    (Mine(), TypeError),
-                ]
-            )
-        ]
-    )
-    def test_it_leaves_the_inner_optimizer_reusable(self, name: str, optimizers: Any, scale: Any, error: type) -> None:
-        inner = optimizers.SGD(0.5)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            with self.assertRaises(error) as refused:
-                Experimental(inner, scale)
-        self.assertEqual(caught, [], "a refused call has warned")
-        self.assertIsInstance(refused.exception, mpls.errors.MplsError)
-        optimizer, _, _ = construct(inner, 8)
-        variable = tf.Variable(1.0)
-        optimizer.minimize(lambda: variable * 1.0, [variable])
-        self.assertEqual(float(variable), 0.5)

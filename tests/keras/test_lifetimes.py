@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 import unittest
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
@@ -20,8 +17,6 @@ import mpls.keras
 import mpls.v1
 
 v1 = tf.compat.v1
-
-INNERS = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
 
 
 def is_gone(reference: Callable[[], Any]) -> bool:
@@ -57,29 +52,3 @@ class GraphsTest(unittest.TestCase):
         self.assertEqual({name for name, _ in scale._weights}, {"current_loss_scale", "good_steps"})
         self.assertEqual(len(scale._weights), 2)
         self.assertEqual(int(scale._num_good_steps), 1)
-
-
-class UnfinishedStepsTest(unittest.TestCase):
-    """Calls of steps in which nothing is applied are forgotten with their graphs and threads."""
-
-    @parameterized.expand([(inner,) for inner in INNERS])
-    def test_gradients_that_are_never_applied(self, inner: str) -> None:
-        opt = mpls.keras.LossScaleOptimizer(INNERS[inner](0.5))
-
-        def look() -> None:
-            opt.get_scaled_loss(tf.constant(1.0))
-            opt.get_unscaled_gradients([tf.constant([1.0])])
-
-        def use() -> Any:
-            function = tf.function(look, autograph=False)
-            return weakref.ref(function.get_concrete_function().graph)
-
-        self.assertTrue(all(is_gone(use()) for _ in range(3)))
-        for _ in range(3):
-            look()
-            thread = threading.Thread(target=look)
-            thread.start()
-            thread.join()
-        gc.collect()
-        # Those of this thread.
-        self.assertEqual(len(opt._calls._places), 1)

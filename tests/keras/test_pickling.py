@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import pathlib
 import pickle
-import subprocess
-import sys
-import tempfile
 import unittest
 import warnings
 from collections.abc import Callable
@@ -24,7 +20,6 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import GraphStateError, NotPicklableError, without_deprecations
-from tests.processes import process_environment
 
 
 class Sub(mpls.keras.LossScaleOptimizer):
@@ -119,31 +114,6 @@ class Keras3Test(unittest.TestCase):
         before = opt.state_dict()
         take_step(copied)
         self.assertEqual(opt.state_dict(), before)
-
-    @pytest.mark.programs
-    def test_by_another_process(self) -> None:
-        opt = MADE["dynamic"]()
-        opt.load_state_dict({"dynamic": True, "scale": 2.0, "good_steps": 5})
-        program = (
-            "import pickle, sys\n"
-            "opt = pickle.load(open(sys.argv[1], 'rb'))\n"
-            "import mpls.keras, keras\n"
-            "assert isinstance(opt, mpls.keras.LossScaleOptimizer)\n"
-            "assert isinstance(opt.inner_optimizer, keras.optimizers.Adam)\n"
-            "print(opt.state_dict())\n"
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "opt.pickle")
-            path.write_bytes(pickle.dumps(opt))
-            done = subprocess.run(
-                [sys.executable, "-c", program, str(path)],
-                env=process_environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertEqual(done.stdout.strip(), str(opt.state_dict()))
 
 
 class TfKerasTest(unittest.TestCase):

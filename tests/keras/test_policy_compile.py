@@ -121,35 +121,6 @@ class OthersTest(unittest.TestCase):
         self.assertIsInstance(compiled(alive, framework).optimizer, mpls.experimental.LossScaleOptimizer)
 
 
-LOADED_LATER = """
-import os, sys
-import tensorflow as tf
-import mpls.experimental
-legacy = "TF_USE_LEGACY_KERAS" in os.environ
-assert ("keras" in sys.modules, "tf_keras" in sys.modules) == (not legacy, legacy)
-policy = mpls.experimental.Policy("mixed_float16", loss_scale=8)
-mpls.experimental.set_policy(policy)
-first = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-if legacy:
-    import keras as other
-    assert isinstance(policy, other.DTypePolicy)
-else:
-    import tf_keras as other
-    assert isinstance(policy, other.mixed_precision.Policy)
-class Model(other.Model):
-    def __init__(self):
-        super().__init__(dtype=policy)
-        self.layer = other.layers.Dense(1, dtype=policy)
-    def call(self, inputs):
-        return self.layer(inputs)
-for model in (first, Model()):
-    model.compile("sgd", "mse")
-    model.fit(tf.ones([2, 2]), tf.ones([2, 1]), verbose=0)
-    assert float(model.optimizer.loss_scale) == 8.0, model.optimizer
-mpls.experimental.set_policy("mixed_bfloat16")
-assert other.layers.Dense(1).compute_dtype == "bfloat16" == tf.keras.layers.Dense(1).compute_dtype
-"""
-
 WITHOUT_MPLS = """
 import sys
 import keras, tf_keras
@@ -173,12 +144,6 @@ class ProcessTest(unittest.TestCase):
             command, env=process_environment(**variables), capture_output=True, text=True, check=False, timeout=300
         )
         assert done.returncode == 0, done.stderr
-
-    @parameterized.expand([("keras_3_first", {}), ("tf_keras_first", {"TF_USE_LEGACY_KERAS": "1"})])
-    @pytest.mark.default_run("one case", rest="full")
-    @pytest.mark.programs
-    def test_a_framework_that_is_loaded_after_the_policy(self, name: str, environment: dict[str, str]) -> None:
-        self.run_script(LOADED_LATER, **environment)
 
     @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:

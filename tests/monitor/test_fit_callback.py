@@ -25,7 +25,7 @@ from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
 
 from .events import scalars
-from .models import BATCHES, CELLS, NATIVE, OURS, WAYS, data, is_ours, keras_of, model_of, output
+from .models import BATCHES, CELLS, WAYS, data, is_ours, keras_of, model_of
 
 COUNTERS = ["applied_steps", "skipped_steps", "consecutive_skips"]
 # By the rule: 16, doubled after 3 finite steps, halved at a step that overflows. Batch 3 overflows in each epoch.
@@ -91,12 +91,6 @@ class FitTest(unittest.TestCase):
             self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
         self.assertIn("loss_scale: ", shown.getvalue())
 
-    def test_graphs_of_tf_1(self) -> None:
-        with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
-            model = model_of("legacy", count_steps=True)
-            history = model.fit(**data(3), epochs=2, callbacks=[LossScaleCallback()]).history
-        self.assertEqual((history["loss_scale"], history["applied_steps"]), ([16.0, 16.0], [3, 6]))
-
 
 class HistoryTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
@@ -104,14 +98,6 @@ class HistoryTest(unittest.TestCase):
     def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
         callback = LossScaleCallback(every=3)
         model_of(family).fit(**data(), epochs=2, callbacks=[callback])
-        self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
-
-    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.default_run("one case")
-    def test_an_execution_that_the_data_does_not_fill(self, name: str, family: str) -> None:
-        model, callback = model_of(family), LossScaleCallback()
-        model.compile(model.optimizer, loss=output, steps_per_execution=3)
-        model.fit(**data(), epochs=2, callbacks=[callback])
         self.assertEqual([each["step"] for each in callback.history], [0, 3, 4, 7, 8])
 
     def test_another_model_begins_anew_and_one_that_has_been_trained_goes_on(self) -> None:
@@ -270,8 +256,3 @@ class RefusedTest(unittest.TestCase):
             LossScaleCallback(messages=1)  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, "LossScaleCallback: every"):
             LossScaleCallback(every=None)  # type: ignore[arg-type]
-
-
-def test_all_families_are_there() -> None:
-    assert set(OURS) == {"legacy", "new", "keras3", "experimental"}
-    assert len(NATIVE) == 3

@@ -17,14 +17,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from matplotlib.image import imread
 from parameterized import parameterized
 
-import mpls
-import mpls.v1
 from mpls.cli import main
-from mpls.monitor import LossScaleCallback, LossScaleHook
+from mpls.monitor import LossScaleCallback
 from mpls.plotting import read_course
 from tests.processes import process_environment
 
@@ -119,32 +116,6 @@ class NumbersTest(FolderTest):
         self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 16), (4, 32)])
         self.assertEqual(course.loss, [(1, 1), (3, 5), (4, 6)])
 
-    @parameterized.expand(
-        [
-            ("as large as float32", f"{-(2**63)},{2.0**127},3e38\n{2**63},{2.0**-149},-3e38"),
-            ("beyond", "1,1e308,1e308\n1e300,4,1\n3,2,-1e308\n4,-1e308,0"),
-            ("no finite loss", "1,8,nan\n2,4,inf"),
-            ("many", "\n".join(f"{n},{2 ** (5 + n % 2)},{'nan' if n % 3 else 1}" for n in range(200))),
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_all_that_is_read_is_drawn(self, name: str, rows: str) -> None:
-        status, _, error = plot(self.file("a.csv", f"step,loss_scale,loss\n{rows}\n"), "-o", self.out)
-        self.assertEqual((status, error), (0, ""))
-        self.assertGreaterEqual(imread(self.out).shape[1], 800)
-
-    @parameterized.expand(
-        [
-            ("math", "$\\frac$ %s {x} " + "long" * 20, "png"),
-            ("script", "\u8bad\u7ec3", "svg"),
-            ("control", "\x1b\udcff", "pdf"),
-        ]
-    )
-    @pytest.mark.default_run("one case")
-    def test_names_that_mean_something_elsewhere(self, name: str, file: str, suffix: str) -> None:
-        path = self.file(f"{file}.csv", CSV)
-        self.assertEqual(plot(path, "-o", str(self.folder / f"out.{suffix}"))[0], 0)
-
 
 class WrittenTest(FolderTest):
     """What is drawn of files that the monitor, and callbacks after it, have written."""
@@ -165,24 +136,6 @@ class WrittenTest(FolderTest):
         self.assertEqual((course.unit, course.scale), ("step", [(0, 16.0), *AT_BATCHES]))
         self.assertEqual((course.marks()[0], course.bad_loss), ([(4, 16.0), (8, 16.0)], [4, 8]))
         self.assertEqual(plot(history, "-o", self.out)[0], 0)
-
-    def test_hook(self) -> None:
-        v1, history = tf.compat.v1, self.folder / "history.json"
-        with tf.Graph().as_default():
-            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-                v1.train.GradientDescentOptimizer(0.25), mpls.v1.DynamicLossScale(16, 3), count_steps=True
-            )
-            gradient = v1.placeholder(tf.float32, [])
-            step = v1.train.get_or_create_global_step()
-            train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient, step)
-            hook = LossScaleHook(opt, every=1, loss=gradient)
-            with v1.train.MonitoredSession(hooks=[hook]) as session:
-                for each in (1.0, 2.0, 4.0, 8.0):
-                    session.run(train_op, {gradient: each})
-        hook.save(history)
-        scale, loss = [(1, 16.0), (2, 16.0), (3, 32.0), (4, 32.0)], [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)]
-        course = read_course(str(history))
-        self.assertEqual((course.unit, course.scale, course.loss), ("step", scale, loss))
 
 
 class RefusedTest(FolderTest):

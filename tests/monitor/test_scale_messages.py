@@ -98,17 +98,6 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(first, f"loss scale 16 -> 2 in epoch 1, batch 2: {told}")
         self.assertIn("loss scale 2 -> 1 in epoch 1, batch 4: gradients were not finite", second)
 
-    def test_words(self) -> None:
-        messages = ScaleMessages()
-        with self.assertLogs("mpls", logging.INFO) as caught:
-            for scale in (16, 32, 16, 4):
-                messages.note(scale, "in step 7")
-        growth, fall, warning = (record.getMessage() for record in caught.records)
-        self.assertIn("loss scale 16 -> 32 in step 7", growth)
-        self.assertIn("every growth ends in one skipped step once the scale is at its limit", fall)
-        self.assertIn("fallen 3 times in a row, from 32", warning)
-        self.assertIn("mpls docs the-scale-is-stuck-at-its-floor", warning)
-
     def test_a_scale_that_falls_to_its_floor(self) -> None:
         messages = ScaleMessages(floor=1.0)
         with self.assertLogs("mpls", WARNING) as caught:
@@ -118,24 +107,3 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("fallen 3 times in a row", first)
         self.assertIn("2 -> 1 in step 7: it has reached its floor, from 32", second)
         self.assertIn("mpls docs the-scale-is-stuck-at-its-floor", second)
-
-    @parameterized.expand([(True,), (False,)])
-    @pytest.mark.default_run("one case")
-    def test_fit(self, messages: bool) -> None:
-        with self.assertLogs("mpls", logging.INFO) as caught:
-            logging.getLogger("mpls").info("first")
-            model_of("new").fit(**data(3), callbacks=[LossScaleCallback(messages=messages)])
-        lines = [record.getMessage() for record in caught.records[1:]]
-        if messages:
-            self.assertEqual(len(lines), 2)
-            self.assertIn("loss scale 16 -> 32 in epoch 1, batch 3", lines[0])
-            self.assertIn("loss scale 32 -> 16 in epoch 1, batch 4", lines[1])
-        else:
-            self.assertEqual(lines, [])
-
-    def test_the_factor_is_that_of_the_optimizer(self) -> None:
-        model = model_of("new", backoff_factor=0.1)
-        with self.assertLogs("mpls", logging.INFO) as caught:
-            model.fit(**data(0), callbacks=[LossScaleCallback()])
-        # One fall, and one growth.
-        self.assertEqual([record.levelno for record in caught.records], [INFO, INFO])

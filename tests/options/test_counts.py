@@ -49,14 +49,6 @@ WITHOUT_SKIPS: dict[str, Any] = {
     "check_unscaled": True,
     "skip_counts_step": False,
 }
-# A value; and the code that errors of the wrappers say, with loss scales and with managers.
-MISPLACED: dict[str, tuple[Any, str, str]] = {
-    "min_scale": (2.0, "(opt, DynamicLossScale(min_scale=2.0))", "Manager(..., min_scale=2.0)"),
-    "initial_scale": (8.0, "(opt, DynamicLossScale(8.0))", "Manager(..., init_loss_scale=8.0)"),
-    "growth_factor": (4.0, "DynamicLossScale(growth_factor=4.0)", "Manager(..., incr_ratio=4.0)"),
-    "adjustable": (True, "DynamicLossScale(adjustable=True)", "manager.load_state_dict({**manager.state_dict()"),
-    "skip_nonfinite": (True, "FixedLossScale(128.0, skip_nonfinite=True)", "is skipped"),
-}
 
 
 class CountsTest(unittest.TestCase):
@@ -178,22 +170,6 @@ class RefusedTest(unittest.TestCase):
             FAMILIES[family](8.0, 2, **given)
         with self.assertRaisesRegex(ValueError, "consecutive_hysteresis must be left out with a decr_every"):
             mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 1, consecutive_hysteresis=True)
-
-    @parameterized.expand([(family, name) for family in ("v1", "experimental", "contrib") for name in MISPLACED])
-    @pytest.mark.default_run("each value")
-    def test_settings_of_the_loss_scale_are_not_the_wrappers(self, family: str, name: str) -> None:
-        value, of_scale, of_manager = MISPLACED[name]
-        code = of_manager if family == "contrib" else of_scale
-        with self.assertRaises(TypeError) as caught:
-            if family == "contrib":
-                manager = mpls.contrib.FixedLossScaleManager(8)
-                mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **{name: value})
-            else:
-                make: Any = {"v1": mpls.v1.MixedPrecisionLossScaleOptimizer}
-                cls = make.get(family, mpls.experimental.LossScaleOptimizer)
-                cls(v1.train.GradientDescentOptimizer(RATE), "dynamic", **{name: value})
-        self.assertIn(f"{name} must be left out here", str(caught.exception))
-        self.assertIn(code, str(caught.exception))
 
     def test_settings_of_the_other_kind_of_scale(self) -> None:
         sgd = tf_keras.optimizers.SGD

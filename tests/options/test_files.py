@@ -181,29 +181,6 @@ class StateTest(unittest.TestCase):
         if kind == "options":
             self.assertEqual(again.opt.state_dict()["max_scale"], 64.0)
 
-    @parameterized.expand([(f"{family}_{kind}", family, kind) for family in ("v1", "legacy") for kind in CHOSEN])
-    @pytest.mark.default_run("one case")
-    def test_savers(self, name: str, family: str, kind: str) -> None:
-        initial, steps, options = CHOSEN[kind]
-        paths = {}
-        for name, first, given in (("old", 8.0, {}), ("new", initial, options)):
-            with trained(family, "session", first, steps, **given) as training:
-                paths[name] = v1.train.Saver().save(training.session, str(self.folder / name))
-                written = training.opt.state_dict(training.session)
-        for name in ("old", "new"):
-            with Trainer(family, "session", lambda: FAMILIES[family](initial, steps, **options)) as training:
-                begun = training.opt.state_dict(training.session)
-                v1.train.Saver().restore(training.session, paths[name])
-                state = training.opt.state_dict(training.session)
-                if options.get("track_overflows"):
-                    counts = [each.count for each in training.opt.overflow_report(training.session)]
-                    self.assertEqual(counts, [3] if name == "new" else [])
-            if name == "new":
-                self.assertEqual(state, written)
-            else:
-                kept = [each for each in STATES[kind] if each not in ("scale", "growth_steps")]
-                self.assertEqual({each: state[each] for each in kept}, {each: begun[each] for each in kept})
-
     @parameterized.expand(CHOSEN)
     def test_pickles(self, kind: str) -> None:
         initial, steps, options = CHOSEN[kind]

@@ -21,7 +21,7 @@ from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 
 from .test_files import FRAMEWORKS
-from .trainers import FAMILIES, Trainer
+from .trainers import FAMILIES
 
 v1 = tf.compat.v1
 INF = np.inf
@@ -98,19 +98,6 @@ class FilesTest(FolderTest):
             )
             self.assertEqual(optimizer["options"], {"count_steps": True, "track_overflows": True})
         json.loads(inspect(path, as_json=True)[1])
-
-    @parameterized.expand([("v1",), ("legacy",)])
-    @pytest.mark.default_run("one case")
-    def test_savers(self, family: str) -> None:
-        options = {"hysteresis": 3, "adjustable": True, "count_steps": True, "track_overflows": True}
-        with Trainer(family, "session", lambda: FAMILIES[family]("auto", 100, **options)) as training:
-            for value in VALUES:
-                training.take(value)
-            path = v1.train.Saver().save(training.session, str(self.folder / "saved"))
-            state = training.opt.state_dict(training.session)
-        (optimizer,) = describe(path)["optimizers"]
-        self.check(optimizer, state)
-        self.assertEqual(optimizer["loss_scale"]["options"]["min_scale"], 1.0)
 
     @parameterized.expand([family for family in FAMILIES if family != "v1"])
     def test_configs(self, family: str) -> None:

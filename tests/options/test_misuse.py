@@ -240,25 +240,6 @@ def groups_apart(program: Program) -> Callable[[], None]:
     return step
 
 
-def groups_unscaled_apart(program: Program) -> Callable[[], None]:
-    def step() -> None:
-        for grad, variable in zip(program.grads("no_unscale"), program.variables, strict=True):
-            program.apply(program.opt.get_unscaled_gradients([grad]), [variable])
-
-    return step
-
-
-def evaluation(program: Program) -> Callable[[], None]:
-    """Losses are scaled to be shown, before and after a step."""
-
-    def step() -> None:
-        program.opt.get_scaled_loss(program.loss())
-        program.step()
-        program.opt.get_scaled_loss(program.loss())
-
-    return step
-
-
 def steps_that_do_not_end(program: Program) -> Callable[[], None]:
     return lambda: (program.grads(), program.step())
 
@@ -266,11 +247,6 @@ def steps_that_do_not_end(program: Program) -> Callable[[], None]:
 def computed_in_a_function(program: Program) -> Callable[[], None]:
     compute = tf.function(program.grads)
     return lambda: program.apply(compute())
-
-
-def applied_in_a_function(program: Program) -> Callable[[], None]:
-    apply = tf.function(program.apply)
-    return lambda: apply(program.grads())
 
 
 def in_branches(program: Program) -> Callable[[], None]:
@@ -281,19 +257,6 @@ def in_branches(program: Program) -> Callable[[], None]:
         tf.cond(flag, lambda: program.step() or 0, lambda: 0)
         grads = program.grads()
         tf.cond(flag, lambda: program.apply(grads) or 0, lambda: program.apply([-g for g in grads]) or 0)
-
-    return step
-
-
-def in_a_loop(program: Program) -> Callable[[], None]:
-    total = [tf.Variable(0.0) for _ in program.variables]
-
-    def step() -> None:
-        for _ in tf.range(2):
-            program.step()
-            for number, grad in enumerate(program.grads()):
-                total[number].assign_add(grad)
-        program.apply([tf.convert_to_tensor(each) for each in total])
 
     return step
 
@@ -324,13 +287,11 @@ HONEST = [
     groups_apart,
     steps_that_do_not_end,
     computed_in_a_function,
-    applied_in_a_function,
     in_branches,
-    in_a_loop,
     minimize,
 ]
 # In which calls of Keras wrappers stand apart.
-HONEST_OF_KERAS = [scaled_micro_batches, groups_unscaled_apart, evaluation, two_optimizers]
+HONEST_OF_KERAS = [scaled_micro_batches, two_optimizers]
 
 
 class NoMistakeTest(unittest.TestCase):

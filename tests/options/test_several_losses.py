@@ -246,25 +246,6 @@ class SharedScaleTest(unittest.TestCase):
         one.set_scale(2)
         self.assertEqual(float(loaded.loss_scale), 16.0)
 
-    @parameterized.expand(itertools.product(MAKE, (0, 1)))
-    def test_a_disabled_wrapper_leaves_it_alone(self, family: str, disabled: int) -> None:
-        variables = [tf.Variable(1.0), tf.Variable(1.0)]
-        made: list[Any] = []
-        for number, variable in enumerate(variables):
-            opt = mpls.keras.LossScaleOptimizer(
-                MAKE[family](RATE),
-                **({"share_scale_with": made[0]} if made else {"initial_scale": 8}),
-                enabled=number != disabled,
-            )
-            if family == "keras3":
-                opt.build([variable])
-            made.append(opt)
-        for opt, variable in zip(made, variables, strict=True):
-            opt.minimize(lambda variable=variable: variable * 1.0, [variable])
-        self.assertEqual([float(each) for each in variables], [0.5, 0.5])
-        self.assertEqual([float(each.loss_scale) for each in made], [1.0, 8.0] if disabled == 0 else [8.0, 1.0])
-        self.assertEqual(int(made[0].dynamic_counter), 1)
-
     @parameterized.expand(MAKE)
     def test_a_fixed_scale(self, family: str) -> None:
         one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), dynamic=False, initial_scale=8)

@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from typing import Any, ClassVar
 
@@ -50,35 +49,6 @@ class TimingTest(unittest.TestCase):
         self.assertAlmostEqual(ratio, 0.5)
         self.assertTrue(0.3 <= low < 0.5 < high <= 0.7, (low, high))
 
-    def test_the_interval_shows_how_much_depends_on_where_memory_lies(self) -> None:
-        builds = [self.samples(none=[1.0] * 9, original=[2.0] * 9, mpls=[ours] * 9) for ours in (1.3, 1.5, 1.7)]
-        ratio, low, high = load("timing").pooled(builds).ratio("mpls", "original", "none")
-        for value, expected in ((ratio, 0.5), (low, 0.3), (high, 0.7)):
-            self.assertAlmostEqual(value, expected)
-
-    def test_pools_as_many_rounds_of_each_build(self) -> None:
-        builds = [self.samples(a=[1.0, 2.0], b=[3.0, 4.0]), self.samples(a=[5.0, 6.0, 7.0], b=[8.0, 9.0, 10.0])]
-        seconds = load("timing").pooled(builds).seconds
-        self.assertEqual(
-            {name: each.tolist() for name, each in seconds.items()}, {"a": [[1, 2], [5, 6]], "b": [[3, 4], [8, 9]]}
-        )
-
-    @pytest.mark.matrix
-    def test_candidates_alternate(self) -> None:
-        called: list[str] = []
-
-        def candidate(name: str) -> Any:
-            return lambda: (called.append(name), time.sleep(0.005))
-
-        samples = load("timing").measure({name: candidate(name) for name in "ab"}, seconds=0.2)
-        _, rounds = samples.seconds["a"].shape
-        self.assertGreaterEqual(rounds, 5)
-        self.assertEqual(samples.seconds["b"].shape, (1, rounds))
-        measured = called[-2 * rounds :]
-        for start in range(0, len(measured), 2):
-            self.assertEqual(set(measured[start : start + 2]), {"a", "b"})
-        self.assertGreater(samples.median("a"), 0.004)
-
 
 class SummaryTest(unittest.TestCase):
     def test_counts_what_is_slower_and_what_is_half(self) -> None:
@@ -111,16 +81,6 @@ class SummaryTest(unittest.TestCase):
                 "all": ["6", *eager[1:]],
             },
         )
-
-    def test_prints_a_table_for_the_documents(self) -> None:
-        rows = [
-            {"name": f"{name}/{size}", "seconds": {"none": [1.0]}, "overhead": {"original": 0.2}, "ratio": (ratio,) * 3}
-            for name, size, ratio in (("v1/eager", 1, 0.4), ("v1/eager", 2, 0.8), ("new/xla", 1, 0.5))
-        ]
-        header, _, v1, new = load("report").documented(rows)
-        self.assertEqual(header, "| | eager | xla | all |")
-        self.assertEqual(v1, "| v1 | 0.60, at most 0.80 | | 0.60, at most 0.80 |")
-        self.assertEqual(new, "| new | | 0.50, at most 0.50 | 0.50, at most 0.50 |")
 
 
 CELLS = [
@@ -224,34 +184,6 @@ class CommandTest(unittest.TestCase):
         self.assertIn(row["name"], self.printed)
         self.assertIn("\nall/function", self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
-
-
-class CountsTest(unittest.TestCase):
-    @pytest.mark.full
-    def test_of_a_function(self) -> None:
-        counts = {each: self.count("function", each) for each in ("original", "mpls")}
-        for count in counts.values():
-            self.assertEqual((count["retraces"], count["host_reads"]), (0, 0))
-            self.assertGreater(count["first_step_seconds"], 0.0)
-        self.assertLess(counts["mpls"]["ops"], counts["original"]["ops"])
-
-    @pytest.mark.full
-    def test_of_eager_mode(self) -> None:
-        # The decision has to be known in Python: whether all is finite, the scale and the count.
-        count = self.count("eager", "mpls")
-        self.assertEqual((count["ops"], count["retraces"]), (None, None))
-        self.assertGreater(count["host_reads"], 0)
-
-    @pytest.mark.full
-    def test_the_peak_is_that_of_some_gradients_and_not_of_all_of_them_again(self) -> None:
-        counting, cell = load("counting"), load("cells").Cell("legacy", "function", 8, 1_000_000)
-        bare, ours = (counting.count(cell, each)["peak_bytes"] for each in ("none", "mpls"))
-        self.assertGreater(bare, 4_000_000)
-        self.assertLess(ours, bare + 16_000_000)
-
-    def count(self, mode: str, candidate: str) -> dict[str, Any]:
-        counted: dict[str, Any] = load("counting").count(load("cells").Cell("legacy", mode, 20, 100), candidate)
-        return counted
 
 
 if __name__ == "__main__":

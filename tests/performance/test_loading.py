@@ -22,13 +22,6 @@ def printed(*arguments: str) -> tuple[int, str, str]:
     return status, output.getvalue(), errors.getvalue()
 
 
-class CommandTest(unittest.TestCase):
-    def test_a_pattern_that_no_file_has_is_an_error(self) -> None:
-        status, _, errors = printed("--only", "keras/saved_model/*")
-        self.assertEqual(status, 2)
-        self.assertIn("no file has such a name. One is tf_keras/keras/adam", errors)
-
-
 @pytest.mark.programs
 class LoadingTest(unittest.TestCase):
     # One repeat is noise.

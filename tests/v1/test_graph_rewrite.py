@@ -89,10 +89,6 @@ class WrappingTest(RewriteTestCase):
             self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
         self.assertTrue(is_on())
 
-    def test_the_default_is_dynamic(self) -> None:
-        self.assertTrue(enable(v1.train.AdamOptimizer())._doing_dynamic_loss_scaling())
-        self.assertTrue(enable(tf_keras.optimizers.Adam()).dynamic)
-
     def test_what_it_returns_trains(self) -> None:
         for optimizer in (enable(make()) for _, make in (V1_OPTIMIZERS[0], *KERAS_OPTIMIZERS)):
             variable = tf.Variable(1.0)
@@ -113,13 +109,6 @@ class RefusalTest(RewriteTestCase):
     def test_wrappers(self, name: str, make: Callable[[], Any]) -> None:
         with self.refused(ValueError, "opt must not scale the loss already"):
             enable(make())
-
-    def test_that_of_contrib_is_wrapped_as_in_tf_1_15(self) -> None:
-        manager = mpls.contrib.FixedLossScaleManager(8)
-        inner = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager)
-        opt, variable = enable(inner, 16), tf.Variable(1.0)
-        opt.minimize(lambda: variable * 1.0, var_list=[variable])
-        self.assertEqual(variable.numpy(), 0.75)
 
     @parameterized.expand(
         [
@@ -177,13 +166,6 @@ class PolicyTest(RewriteTestCase):
         disable()
         set_policy("mixed_float16")
 
-    def test_while_it_is_on_tf_keras_refuses_a_mixed_policy(self) -> None:
-        enable(v1.train.AdamOptimizer())
-        with self.assertRaisesRegex(ValueError, "graph rewrite has already been enabled"):
-            tf_keras.mixed_precision.set_global_policy("mixed_float16")
-        disable()
-        tf_keras.mixed_precision.set_global_policy("mixed_float16")
-
 
 class StateTest(RewriteTestCase):
     """What `uninstall` puts back."""
@@ -213,13 +195,6 @@ class SwitchTest(RewriteTestCase):
                 self.assertTrue(is_on())
                 disable()
                 self.assertFalse(is_on())
-
-    def test_other_options_are_left_alone(self) -> None:
-        before = tf.config.optimizer.get_experimental_options()
-        tf.config.optimizer.set_experimental_options({"remapping": False})
-        self.addCleanup(tf.config.optimizer.set_experimental_options, {"remapping": before.get("remapping", True)})
-        enable(v1.train.AdamOptimizer())
-        self.assertIs(tf.config.optimizer.get_experimental_options()["remapping"], False)
 
     def test_off_when_it_is_off_is_a_warning(self) -> None:
         with self.assertLogs("tensorflow", "WARNING") as logs:
@@ -276,11 +251,6 @@ class RegistryTest(RewriteTestCase):
         # Others are wrapped as before.
         other = enable(v1.train.GradientDescentOptimizer(0.5))
         self.assertIs(type(other), mpls.v1.MixedPrecisionLossScaleOptimizer)
-
-    def test_a_function_and_its_class(self) -> None:
-        mpls.v1.register_loss_scale_wrapper(Plain, lambda opt, scale: Wrapped(opt, scale), Wrapped)
-        with self.assertRaisesRegex(ValueError, "not scale the loss already"):
-            enable(enable(Plain(0.5)))
 
     def test_subclasses_and_replacement(self) -> None:
         class Plainer(Plain):

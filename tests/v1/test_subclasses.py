@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 import unittest
 from typing import Any
 
@@ -29,14 +28,6 @@ class Showing(mpls.v1.MixedPrecisionLossScaleOptimizer):
     @property
     def optimizer(self) -> Any:
         return self._optimizer
-
-
-class Clipping(mpls.v1.MixedPrecisionLossScaleOptimizer):
-    """Clips between the two halves of the original."""
-
-    def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
-        pairs = [(tf.clip_by_norm(grad, 1.0), variable) for grad, variable in grads_and_vars]
-        return super().apply_gradients(pairs, global_step, name)
 
 
 def capped(base: Any) -> Any:
@@ -85,28 +76,6 @@ class SubclassTest(unittest.TestCase):
         expected = [[32768.0, 1, 0], [16384.0, 1, 1], [16384.0, 2, 1], [32768.0, 3, 1]]
         self.assertEqual([[float(scale), int(step), int(count)] for scale, step, count in seen], expected)
         np.testing.assert_allclose(result, [0.4, 1.4], rtol=1e-6)
-
-    def test_an_overridden_method(self) -> None:
-        optimizer = Clipping(tf.compat.v1.train.GradientDescentOptimizer(0.5), 8)
-        variable = tf.Variable([1.0, 2.0])
-        optimizer.minimize(lambda: tf.reduce_sum(variable * [3.0, 4.0]), var_list=[variable])
-        np.testing.assert_allclose(variable, [0.7, 1.6], rtol=1e-6)
-
-    def test_a_loss_scale_that_is_put_in(self) -> None:
-        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(
-            tf.compat.v1.train.GradientDescentOptimizer(0.5), "dynamic"
-        )
-        other = mpls.v1.DynamicLossScale(16.0, 1)
-        optimizer._loss_scale = other
-        optimizer._track_trackable(other, "loss_scale", overwrite=True)
-        variable = tf.Variable([1.0])
-        optimizer.minimize(lambda: variable * 1.0, var_list=[variable])
-        self.assertEqual(float(other()), 32.0)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(opt=optimizer).write(f"{folder}/c")
-            saved = tf.train.load_checkpoint(path)
-            key = "opt/loss_scale/current_loss_scale/.ATTRIBUTES/VARIABLE_VALUE"
-            self.assertEqual(float(saved.get_tensor(key)), 32.0)
 
 
 class Told(mpls.v1.LossScale):
