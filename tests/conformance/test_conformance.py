@@ -12,15 +12,7 @@ import pytest
 from parameterized import parameterized
 
 from .cases import CellCase
-from .cells import (
-    CELLS,
-    TWO_OPTIMIZERS,
-    Cell,
-    exclusion,
-    runs,
-    runs_two_optimizers,
-    scenarios,
-)
+from .cells import CELLS, TWO_OPTIMIZERS, Cell, runs, scenarios
 from .checks import by_name, close_all
 from .scenarios import Scenario
 from .setups import PLAIN_SETUPS
@@ -60,19 +52,12 @@ pytestmark = [
 ]
 
 
-def rows(cell: Cell) -> list[tuple[str, Scenario]]:
-    return [
-        (f"{scenario.setup}_{scenario.name}", scenario)
-        for scenario in scenarios(cell)
-        if exclusion(cell, scenario.setup) is None
-    ]
-
-
 def case_of(cell: Cell) -> type[CellCase]:
     first_steps = [("momentum", "minimize"), ("adam", "adam_clipped")]
+    rows = [(f"{scenario.setup}_{scenario.name}", scenario) for scenario in scenarios(cell)]
 
     class Case(CellCase):
-        @parameterized.expand(rows(cell), name_func=by_name)
+        @parameterized.expand(rows, name_func=by_name)
         def test(self, name: str, scenario: Scenario) -> None:
             self.run_scenario(scenario)
 
@@ -87,7 +72,7 @@ def case_of(cell: Cell) -> type[CellCase]:
             # Neither the scale nor the count is where it started, and the first step afterwards is a bad one.
             self.check_restoration("adam_clipped" if runs(cell, "adam_clipped") else "minimize", ".+.", "+....")
 
-        if runs_two_optimizers(cell) and exclusion(cell, TWO_OPTIMIZERS) is None:
+        if runs(cell, TWO_OPTIMIZERS):
 
             def test_two_optimizers_do_not_disturb_each_other(self) -> None:
                 self.check_two_optimizers()
@@ -98,7 +83,7 @@ def case_of(cell: Cell) -> type[CellCase]:
 
 
 # pytest finds the classes by these names.
-globals().update({f"Test_{cell.name}": case_of(cell) for cell in CELLS if exclusion(cell) is None})
+globals().update({f"Test_{cell.name}": case_of(cell) for cell in CELLS})
 
 
 def tearDownModule() -> None:

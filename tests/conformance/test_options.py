@@ -9,7 +9,7 @@ import pytest
 from parameterized import parameterized
 
 from .cases import CellCase
-from .cells import CELLS, Cell, exclusion, option_scenarios
+from .cells import CELLS, Cell, option_scenarios
 from .checks import assert_scalar, by_name, close_all
 from .scenarios import Scenario
 from .setups import GIVEN_UP, OPTION_SETUPS, SETUPS
@@ -76,11 +76,7 @@ def _overflows(scenario: Scenario, taken: list[bool]) -> dict[str, tuple[int, in
 
 
 def case_of(cell: Cell) -> type[OptionCase]:
-    rows = [
-        (f"{scenario.setup}_{scenario.name}", scenario)
-        for scenario in option_scenarios(cell)
-        if exclusion(cell, scenario.setup) is None
-    ]
+    rows = [(f"{scenario.setup}_{scenario.name}", scenario) for scenario in option_scenarios(cell)]
     setups = list(dict.fromkeys(scenario.setup for _, scenario in rows))
 
     class Case(OptionCase):
@@ -98,9 +94,7 @@ def case_of(cell: Cell) -> type[OptionCase]:
 
 
 # pytest finds the classes by these names.
-globals().update(
-    {f"TestOptions_{cell.name}": case_of(cell) for cell in CELLS if exclusion(cell) is None and option_scenarios(cell)}
-)
+globals().update({f"TestOptions_{cell.name}": case_of(cell) for cell in CELLS if option_scenarios(cell)})
 
 
 def tearDownModule() -> None:

@@ -209,30 +209,6 @@ class OptimizerTest(unittest.TestCase):
             scales = strategy.experimental_local_results(manager.get_loss_scale())
             self.assertEqual([float(part) for part in scales], [scale] * len(scales))
 
-    def test_subclasses_of_users(self) -> None:
-        class Counting(mpls.contrib.ExponentialUpdateLossScaleManager):
-            updates = 0
-
-            def update_loss_scale(self, finite_grads: Any) -> Any:
-                self.updates += 1
-                return super().update_loss_scale(finite_grads)
-
-        class Distributed(mpls.contrib.LossScaleOptimizer):
-            def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
-                doubled = [(grad * 2.0, variable) for grad, variable in grads_and_vars]
-                return super().apply_gradients(doubled, global_step, name)
-
-            def variables(self) -> Any:
-                return self._opt.variables()
-
-        manager = Counting(8.0, 2)
-        optimizer = Distributed(v1.train.GradientDescentOptimizer(0.25), manager)
-        self.assertIs(optimizer._loss_scale_manager, manager)
-        variable = tf.Variable(1.0)
-        self.assertEqual(self.step(optimizer, variable, 1.0), 0.5)
-        self.assertEqual((manager.updates, int(manager._num_good_steps)), (1, 1))
-        self.assertEqual(optimizer.variables(), [])
-
     @parameterized.expand(
         [
             ("no_optimizer", lambda: (None, mpls.contrib.FixedLossScaleManager(2)), ValueError),

@@ -306,7 +306,7 @@ class GatesTest(unittest.TestCase):
     @parameterized.expand(
         [
             (kind, control_flow, is_resource)
-            for kind in ("op", "function", "conditional", "loop", "call of Python")
+            for kind in ("op", "function", "conditional", "loop")
             for control_flow in (1, 2)
             for is_resource in (True, False)
         ]
@@ -317,11 +317,6 @@ class GatesTest(unittest.TestCase):
         was_v2 = v1.control_flow_v2_enabled()
         self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
         (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
-        called: list[int] = []
-
-        def called_from_python(loss: Any) -> Any:
-            called.append(1)
-            return loss
 
         with tf.Graph().as_default(), v1.Session() as session:
             counter = v1.get_variable("counter", initializer=0, use_resource=True, trainable=False)
@@ -336,7 +331,6 @@ class GatesTest(unittest.TestCase):
                 "function": tf.function(count, autograph=False),
                 "conditional": lambda grad: tf.cond(factor > 0.0, count, count),
                 "loop": lambda grad: tf.while_loop(lambda i, _: i < 1, lambda i, _: (i + 1, count()), [0, 0]),
-                "call of Python": lambda grad: (tf.numpy_function(called_from_python, [grad], tf.float32), count()),
             }
 
             class Counting(v1.train.GradientDescentOptimizer):
@@ -354,7 +348,6 @@ class GatesTest(unittest.TestCase):
                 session.run(step, {factor: value})
                 seen.append([session.run(each) for each in (weight[0], counter, scale())])
         self.assertEqual(seen, [[3, 1, 8], [3, 1, 4], [2, 2, 4], [1, 3, 8], [1, 3, 4]])
-        self.assertEqual(len(called), 3 if kind == "call of Python" else 0)
 
 
 class AgainAndAgainTest(Ways):

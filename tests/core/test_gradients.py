@@ -99,6 +99,15 @@ class UnscaleTest(unittest.TestCase):
         self.assertIsNone(result["b"][0])
         self.assertEqual((float(result["a"][0]), result["b"][1][0].numpy().tolist()), (1.0, [2.0]))
 
+    def test_arrays_and_numbers_are_gradients_too(self) -> None:
+        result = unscale_gradients([np.array([8.0], np.float16), np.float64(4.0), tf.Variable(2.0)], tf.constant(2.0))
+        self.assertEqual([grad.dtype for grad in result], [tf.float16, tf.float64, tf.float32])
+        self.assertEqual([float(tf.reduce_sum(grad)) for grad in result], [4.0, 2.0, 1.0])
+
+    def test_complex_gradients(self) -> None:
+        (result,) = unscale_gradients([tf.constant(8 + 16j, tf.complex64)], tf.constant(8.0))
+        self.assertEqual((result.dtype, complex(result)), (tf.complex64, 1 + 2j))
+
     @settings(max_examples=200, deadline=None)
     @given(
         values=st.lists(st.floats(-65504, 65504, width=16), min_size=1, max_size=8),

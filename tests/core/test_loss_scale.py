@@ -189,6 +189,11 @@ class StateTest(unittest.TestCase):
         self.assertFalse(scale._current_loss_scale.trainable or scale._num_good_steps.trainable)
         self.assertEqual((scale().dtype, scale().shape), (tf.float32, []))
 
+    def test_a_graph_has_it_from_construction_on(self) -> None:
+        with tf.Graph().as_default():
+            DynamicLossScale(8)
+            self.assertEqual([v.op.name for v in v1.global_variables()], ["current_loss_scale", "good_steps"])
+
     def test_built_outside_of_the_graphs_that_use_it(self) -> None:
         scale = DynamicLossScale(8, 1)
         results = []
@@ -276,6 +281,19 @@ class UpdateInGraphsTest(unittest.TestCase):
 
 
 class SubclassTest(unittest.TestCase):
+    def test_it_may_make_the_state_itself(self) -> None:
+        class FromScratch(DynamicLossScale):
+            def __init__(self) -> None:
+                super(DynamicLossScale, self).__init__()
+                self._initial_loss_scale, self._increment_period, self._multiplier = 32.0, 2, 2.0
+                self._current_loss_scale = self._add_weight("mine", 16.0, tf.float32)
+                self._num_good_steps = self._add_weight("counter", 0, tf.int64)
+
+        scale = FromScratch()
+        counter = scale._num_good_steps
+        scale.update([tf.constant(1.0)])
+        self.assertEqual((state(scale), int(counter), "counter" in counter.name), ((16.0, 1), 1, True))
+
     def test_a_name_is_taken_once_in_a_graph(self) -> None:
         scale = Counting()
         with self.assertRaisesRegex(RuntimeError, "'value', which is taken"):

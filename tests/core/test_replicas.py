@@ -72,6 +72,23 @@ class CreationTest(unittest.TestCase):
         self.assert_mirrored(scale, strategy)
 
 
+class UpdateTest(unittest.TestCase):
+    @parameterized.expand([(True,), (False,)])
+    def test_replicas_agree_in_their_context(self, merges: bool) -> None:
+        strategy = mirrored(merges)
+        with strategy.scope():
+            scale = DynamicLossScale(8, 2)
+            scale()
+        update = lambda grad: tf.identity(scale.update([grad, None])[1])  # noqa: E731
+        # In a function of its own, a replica cannot call `merge_call`.
+        in_replica = update if merges else tf.function(update)
+        call = tf.function(lambda grads: strategy.run(in_replica, (grads,)))
+        for values, after in (([1.0, 2.0], 8.0), ([1.0, INF], 4.0), ([NAN, 1.0], 2.0)):
+            found = locals_of(strategy, call(distribute(strategy, values)))
+            self.assertEqual(found, [bool(np.isfinite(values).all())] * 2)
+            self.assertEqual(locals_of(strategy, scale._current_loss_scale), [after] * 2)
+
+
 def keep(grads_and_vars: Any) -> Any:
     """Sum nothing."""
     return list(grads_and_vars)

@@ -22,10 +22,6 @@ FAMILIES = {
 Base: Any = mpls.keras.LossScaleOptimizer
 
 
-class Plain(Base):
-    """Overrides nothing."""
-
-
 class Calling(Base):
     def get_config(self) -> dict[str, Any]:
         return super().get_config()
@@ -45,14 +41,6 @@ class Decorated(Base):
         return super().get_config()
 
 
-class ByHelper(Base):
-    def get_config(self) -> dict[str, Any]:
-        return self._settings_of_mine()
-
-    def _settings_of_mine(self) -> dict[str, Any]:
-        return next(dict(super(ByHelper, self).get_config()) for _ in range(1))
-
-
 class Mixin:
     def get_config(self) -> dict[str, Any]:
         return super().get_config()  # type: ignore[misc, no-any-return]
@@ -62,7 +50,7 @@ class Mixed(Mixin, Base):
     """The mixin goes first."""
 
 
-CLASSES = (Base, Plain, Calling, Decorated, ByHelper, Mixed)
+CLASSES = (Base, Calling, Decorated, Mixed)
 
 
 def has_mark(config: Any) -> bool:

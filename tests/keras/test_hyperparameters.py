@@ -140,48 +140,34 @@ class EveryNameTest(unittest.TestCase):
 
 
 class WithItsOwn(Ours):
-    """Has attributes that the wrapped optimizer has too, made in every place where a class makes them."""
+    """Has attributes that the wrapped optimizer has too, made before and after the constructor of its base."""
 
     nesterov = "of the class"
 
     def __init__(self, inner: Any, **kwargs: Any) -> None:
-        self.my_thing = [1]
         self.epsilon = "before"
         super().__init__(inner, **kwargs)
         self.momentum = "after"
-        self._set_up()
-
-    def _set_up(self) -> None:
-        self.weight_decay_of_mine = 3
-        self.rho = "after, further down"
 
     @property
     def centered(self) -> str:
         return "a property"
 
-    @property
-    def failing(self) -> Any:
-        return self.my_thing.no_such_thing  # type: ignore[attr-defined]
-
 
 class SubclassTest(unittest.TestCase):
-    @parameterized.expand([("new", "new"), ("keras3", "keras3")])
-    def test_what_it_defines_is_its_own(self, name: str, family: str) -> None:
-        inner = OPTIMIZERS[family].RMSprop(0.5, rho=0.5, momentum=0.25, epsilon=0.125)
-        optimizer = WithItsOwn(inner, initial_scale=8)
-        self.assertEqual((inner.rho, inner.momentum, inner.epsilon, inner.centered), (0.5, 0.25, 0.125, False))
-        expected = ("of the class", [1], "before", "after", "after, further down", "a property", 3)
-        names = ("nesterov", "my_thing", "epsilon", "momentum", "rho", "centered", "weight_decay_of_mine")
-        self.assertEqual(tuple(getattr(optimizer, each) for each in names), expected)
+    @parameterized.expand([("new",), ("keras3",)])
+    def test_what_it_defines_is_its_own(self, family: str) -> None:
+        inner = OPTIMIZERS[family].RMSprop(0.5, momentum=0.25, epsilon=0.125)
+        optimizer: Any = WithItsOwn(inner, initial_scale=8)
+        self.assertEqual((inner.momentum, inner.epsilon, inner.centered), (0.25, 0.125, False))
+        found = optimizer.nesterov, optimizer.epsilon, optimizer.momentum, optimizer.centered
+        self.assertEqual(found, ("of the class", "before", "after", "a property"))
         optimizer.momentum = optimizer.nesterov = "again"
         self.assertEqual((optimizer.momentum, optimizer.nesterov, inner.momentum), ("again", "again", 0.25))
-        optimizer.new_thing = {"any": "value"}  # type: ignore[attr-defined]
-        self.assertEqual(optimizer.new_thing, {"any": "value"})  # type: ignore[attr-defined]
-        self.assertFalse(hasattr(inner, "new_thing"))
+        optimizer.new_thing = "any value"
+        self.assertEqual((optimizer.new_thing, hasattr(inner, "new_thing")), ("any value", False))
         optimizer.ema_momentum = 0.5
         self.assertEqual(inner.ema_momentum, 0.5)
-        with self.assertRaisesRegex(AttributeError, "'list' object has no attribute 'no_such_thing'|no_such_thing"):
-            _ = optimizer.failing
 
     @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("1.15", "2.3", "2.4", None)])
     def test_the_experimental_class_as_of_a_release(self, name: str, family: str, release: str | None) -> None:

@@ -189,18 +189,6 @@ class LayersTest(PolicyTestCase):
             self.assertEqual(tf.as_dtype(layer.kernel.dtype).name, variable)
             self.assertIs(mpls.experimental.get_layer_policy(layer), policy)
 
-    @parameterized.expand([(f"{f}_{c}", framework, cls) for f, framework in FRAMEWORKS for c, cls in CLASSES])
-    def test_layers_configs_are_those_of_native_policies(self, name: str, framework: Any, cls: Any) -> None:
-        policy = Policy("mixed_float16", loss_scale=8) if cls is Policy else cls("mixed_float16")
-        config = framework.layers.Dense(1, dtype=policy).get_config()
-        json.dumps(config)
-        again = framework.layers.Dense.from_config(config)
-        self.assertEqual(again.dtype_policy.name, "mixed_float16")
-        if framework is keras:
-            native = framework.layers.Dense(1, dtype="mixed_float16").get_config()
-            self.assertEqual(config["dtype"], native["dtype"])
-        self.assertEqual("loss_scale" in policy.get_config(), cls is Policy)
-
 
 class GlobalTest(PolicyTestCase):
     @parameterized.expand([("plain", mpls.keras.set_global_policy), ("experimental", mpls.experimental.set_policy)])
@@ -233,18 +221,6 @@ class GlobalTest(PolicyTestCase):
         with self.assertRaisesRegex(ValueError, "name must be"):
             mpls.keras.set_global_policy(keras.dtype_policies.get("int8_from_float32"))
         self.assertEqual(keras.config.dtype_policy().name, "float32")
-
-    def test_set_by_keras_itself_it_has_the_default_loss_scale(self) -> None:
-        keras.config.set_dtype_policy("mixed_float16")
-        tf_keras.mixed_precision.set_global_policy("mixed_float16")
-        policy = mpls.experimental.global_policy()
-        self.assertIsInstance(policy, Policy)
-        self.assertEqual((policy.name, policy.loss_scale.initial_loss_scale), ("mixed_float16", 32768.0))
-        self.assertIs(mpls.experimental.global_policy().loss_scale, policy.loss_scale)
-        self.assertIs(mpls.keras.global_policy(), tf.keras.mixed_precision.global_policy())
-        keras.config.set_dtype_policy("mixed_bfloat16")
-        tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
-        self.assertIsNone(mpls.experimental.global_policy().loss_scale)
 
     def test_in_tf1_mode_nothing_is_set(self) -> None:
         base_layer_utils.disable_v2_dtype_behavior()

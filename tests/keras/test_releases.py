@@ -163,15 +163,6 @@ class SecondArgumentTest(_Comparing):
 class DefaultTest(_Comparing):
     """What the releases differ in, without as_of."""
 
-    @parameterized.expand([("legacy", 2), ("new", 2), ("keras3", 1)])
-    def test_iterations_of_a_skipped_step(self, family: str, count: int) -> None:
-        self.use(None)
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
-        variable = tf.Variable([1.0, 2.0])
-        for factor in (1.0, traces.INF):
-            traces.step(optimizer, variable, factor)
-        self.assertEqual(int(optimizer.iterations), count)
-
     def test_a_wrapper_keeps_the_behaviour_that_it_was_made_with(self) -> None:
         self.use("2.2")
         optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), "dynamic")
@@ -198,18 +189,3 @@ class FilesTest(_Comparing):
                 self.assertIs(type(again.inner_optimizer), type(optimizer.inner_optimizer))
                 self.assertEqual((again.initial_scale, again.dynamic_growth_steps), (4.0, 3))
                 self.assertEqual(float(again.learning_rate), 0.25)
-
-    @parameterized.expand([(f"{family}_{scale}", family, scale) for family in OPTIMIZERS for scale in (None, 8.0, 0.5)])
-    def test_configs_of_later_releases_are_read(self, case: str, family: str, scale: float | None) -> None:
-        self.use(None)
-        settings = {"dynamic_growth_steps": 7} if scale is None else {"dynamic": False, "initial_scale": scale}
-        config = mpls.keras.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), **settings).get_config()
-        for release in ("2.2", "2.3"):
-            self.use(release)
-            optimizer = mpls.experimental.LossScaleOptimizer.from_config(config)
-            self.assertEqual((optimizer.initial_scale, optimizer.dynamic), (scale or 2.0**15, scale is None))
-            self.assertEqual(optimizer.dynamic_growth_steps, None if scale else 7)
-            self.assertIsInstance(optimizer.loss_scale, mpls.experimental.LossScale)
-            variable = tf.Variable([1.0, 2.0])
-            traces.step(optimizer, variable, 1.0)
-            self.assertEqual(variable.numpy().tolist(), [0.75, 1.875])

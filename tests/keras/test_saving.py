@@ -7,7 +7,6 @@ import tempfile
 import unittest
 from typing import Any
 
-import h5py
 import keras
 import numpy as np
 import pytest
@@ -57,28 +56,6 @@ class SavingTest(unittest.TestCase):
 
 
 class Keras3Test(unittest.TestCase):
-    def trained(self, wrapper: Any, *values: float) -> Any:
-        inner = keras.optimizers.SGD(0.0625, momentum=0.5)
-        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, kernel_initializer="ones")])
-        model.compile(wrapper(inner, initial_scale=8.0, dynamic_growth_steps=2), "mean_squared_error")
-        for value in values:
-            model.train_on_batch(np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32))
-        return model
-
-    def test_the_files_hold_the_same_as_those_of_keras(self) -> None:
-        stores = []
-        for wrapper in (Ours, keras.optimizers.LossScaleOptimizer):
-            with tempfile.TemporaryDirectory() as folder:
-                path = f"{folder}/model.weights.h5"
-                self.trained(wrapper, 1.0, 1.0, np.inf, 1.0).save_weights(path)
-                names: list[str] = []
-                with h5py.File(path) as file:
-                    file.visit(names.append)
-                    found = {name: file[name] for name in names}
-                    stores.append({n: each[()].tolist() for n, each in found.items() if isinstance(each, h5py.Dataset)})
-        self.assertEqual(*stores)
-        self.assertTrue(any("optimizer" in name for name in stores[0]))
-
     @parameterized.expand([each for each in ("Lamb", "Muon", "ScheduleFreeAdamW") if hasattr(keras.optimizers, each)])
     @pytest.mark.default_run("one case")
     def test_h5_files_with_an_optimizer_that_mpls_does_not_know(self, name: str) -> None:

@@ -203,15 +203,6 @@ class ReadsTest(_Stepping):
                 optimizer.set_weights(values[:-1])
 
     @parameterized.expand(EVERYWHERE)
-    def test_setting_iterations(self, case: str, family: str, release: str | None) -> None:
-        self.use(release)
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.5), "dynamic")
-        optimizer.iterations = tf.Variable(5, dtype=tf.int64, trainable=False)
-        variable = tf.Variable([1.0, 2.0])
-        self.step(optimizer, variable)
-        self.assertEqual((int(optimizer.iterations), int(optimizer.inner_optimizer.iterations)), (6, 6))
-
-    @parameterized.expand(EVERYWHERE)
     def test_putting_a_loss_scale_in(self, case: str, family: str, release: str | None) -> None:
         optimizer, _, variable = self.wrapper(family, release)
         other = mpls.experimental.DynamicLossScale(64.0, 1, 4.0)

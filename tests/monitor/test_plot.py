@@ -110,12 +110,6 @@ class NumbersTest(FolderTest):
         self.assertEqual((status, said.removesuffix(f"{self.folder / 'out.svg'}\n")), (0, words))
         self.assertIn("reading (step 1 to 3)", (self.folder / "out.svg").read_text())
 
-    def test_a_training_that_was_resumed_is_drawn_as_it_ran(self) -> None:
-        course = read_course(self.file("a.csv", "step,loss_scale,loss\n1,8,1\n2,4,NA\n1,16,5\n2,32,6\n"))
-        self.assertEqual((course.unit, course.within), ("reading", "step 1 to 2"))
-        self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 16), (4, 32)])
-        self.assertEqual(course.loss, [(1, 1), (3, 5), (4, 6)])
-
 
 class WrittenTest(FolderTest):
     """What is drawn of files that the monitor, and callbacks after it, have written."""

@@ -122,6 +122,23 @@ class WithoutOptionsTest(unittest.TestCase):
                     training.take(value)
                     self.assertEqual(training.opt.state_dict()["scale"], bound)
 
+    def test_a_config_has_no_consecutive_hysteresis_that_has_no_effect(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(hysteresis=2, consecutive_hysteresis=True)
+        loss_scale.configure(hysteresis=1)
+        again = mpls.v1.DynamicLossScale.from_config(loss_scale.get_config())
+        self.assertEqual(again.get_config(), mpls.v1.DynamicLossScale().get_config())
+
+    def test_hysteresis_can_be_set_to_one_and_back(self) -> None:
+        model = Model(64.0, 40, hysteresis=2)
+        with trainer("v1", "eager", 64.0, 40, hysteresis=2) as training:
+            for hysteresis in (1, 2, 1, 3):
+                training.opt.configure(hysteresis=hysteresis)
+                model.configure(hysteresis=hysteresis)
+                for value in (INF, INF, 1.0, INF):
+                    training.take(value)
+                    model.step(is_finite(value))
+                    self.assertEqual(training.opt.state_dict()["scale"], model.scale)
+
     @parameterized.expand(FAMILIES)
     def test_the_config_after_new_bounds_loads(self, family: str) -> None:
         for adjustable in (True, False):

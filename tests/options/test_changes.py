@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import pathlib
 import tempfile
 import unittest
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -18,7 +20,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, TrainingStuckError
 
-from .trainers import FAMILIES, SCALE_SETTINGS
+from .trainers import FAMILIES, SCALE_SETTINGS, Trainer
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -66,6 +68,13 @@ class ElsewhereTest(unittest.TestCase):
                 strategy.run(call)
         self.assertEqual((opt.get_config(), opt.state_dict()), before)
 
+    def test_a_copy_is_not_built_in_where_the_original_is(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, 2)
+        tf.function(loss_scale.update)([tf.constant(1.0)])
+        for again in (copy.deepcopy(loss_scale), copy.copy(loss_scale)):
+            again.configure(growth_steps=5)
+            self.assertEqual(again.get_config()["increment_period"], 5)
+
     def test_errors_name_the_method(self) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, adjustable=True)
         calls = {"set_scale": lambda: loss_scale.set_scale(4), "configure": lambda: loss_scale.configure(min_scale=2)}
@@ -81,14 +90,6 @@ class GrowthStepsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-
-    def test_a_state_with_fewer_than_were_counted_loads(self) -> None:
-        opt, again = FAMILIES["v1"](8.0, 50), FAMILIES["v1"](8.0, 3)
-        opt.load_state_dict({**opt.state_dict(), "good_steps": 20})
-        opt.configure(growth_steps=3)
-        self.assertEqual(opt.state_dict()["good_steps"], 2)
-        again.load_state_dict(opt.state_dict())
-        self.assertEqual(again.state_dict(), opt.state_dict())
 
     @parameterized.expand([(family, way) for family in FAMILIES for way in ("checkpoint", "state_dict")])
     def test_what_was_restored_is_shown(self, family: str, way: str) -> None:
@@ -179,3 +180,17 @@ class ReplacedTest(unittest.TestCase):
         # It is said once; and nothing where they agree.
         tf.train.Checkpoint(opt=opt).read(path)
         tf.train.Checkpoint(opt=same).read(path)
+
+    @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
+    @pytest.mark.default_run("one case")
+    def test_a_saver(self, family: str) -> None:
+        def make(most: float) -> Any:
+            return FAMILIES[family](8.0, 5, adjustable=True, max_scale=most)
+
+        with Trainer(family, "session", lambda: make(64.0)) as training:
+            path = v1.train.Saver().save(training.session, f"{self.folder}/saved")
+        with Trainer(family, "session", lambda: make(32.0)) as training:
+            with self.assertWarnsRegex(MplsWarning, "max_scale=64.0 is taken from the checkpoint") as caught:
+                v1.train.Saver().restore(training.session, path)
+            self.assertEqual(len(caught.warnings), 1)
+            self.assertEqual(training.opt.state_dict(training.session)["max_scale"], 64.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -17,7 +16,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning, SavedStateError
+from mpls.errors import MplsDeprecationWarning, MplsWarning
 
 from .model import Model
 from .trainers import FAMILIES, RATE, Trainer, trainer
@@ -73,29 +72,6 @@ class CountsTest(unittest.TestCase):
                 training.take(value)
                 model.step(value == 1.0)
                 self.assertEqual(training.shown(), model.shown())
-
-
-class RecordsTest(unittest.TestCase):
-    def test_state_of_contrib(self) -> None:
-        def made() -> Any:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
-            return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, count_steps=True)
-
-        opt, weight = made(), tf.Variable(1.0)
-        for value in STEPS:
-            opt.minimize(lambda value=value: weight * value, var_list=[weight])
-        state = opt.state_dict()
-        self.assertEqual([state[name] for name in ("applied_steps", "skipped_steps", "consecutive_skips")], [4, 3, 0])
-        again = made()
-        again.load_state_dict(state)
-        self.assertEqual(again.state_dict(), state)
-        with self.assertRaises(SavedStateError):
-            again.load_state_dict({**state, "skipped_steps": -1})
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(opt=opt).write(f"{folder}/saved")
-            restored = made()
-            tf.train.Checkpoint(opt=restored).read(path).assert_consumed()
-        self.assertEqual([int(restored.applied_steps), int(restored.skipped_steps)], [4, 3])
 
 
 class RefusedTest(unittest.TestCase):

@@ -181,12 +181,6 @@ class StateTest(unittest.TestCase):
         if kind == "options":
             self.assertEqual(again.opt.state_dict()["max_scale"], 64.0)
 
-    @parameterized.expand(CHOSEN)
-    def test_pickles(self, kind: str) -> None:
-        initial, steps, options = CHOSEN[kind]
-        opt = trained("keras3", initial=initial, steps=steps, **options).opt
-        self.assertEqual(pickle.loads(pickle.dumps(opt)).state_dict(), opt.state_dict())
-
     def test_pickles_that_name_former_modules(self) -> None:
         opt = trained("v1", **OPTIONS, check_unscaled=True).opt
         written = pickle.dumps(opt, protocol=2)

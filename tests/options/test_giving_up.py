@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 import unittest
 import unittest.mock
 import warnings
@@ -351,12 +352,6 @@ class OverflowsTest(unittest.TestCase):
         opt.minimize(lambda: other * INF, var_list=[other])
         self.assertEqual([each.variable for each in opt.overflow_report()], ["bad", "other"])
 
-    def test_sparse_gradients_and_none(self) -> None:
-        table, unused = tf.Variable([[1.0], [2.0]], name="table"), tf.Variable(1.0, name="unused")
-        opt = self.make(track_overflows=True)
-        opt.minimize(lambda: tf.reduce_sum(tf.gather(table, [1])) * INF, var_list=[table, unused])
-        self.assertEqual([each.variable for each in opt.overflow_report()], ["table"])
-
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         first, second, third = (tf.Variable(1.0, name=name) for name in ("first", "second", "third"))
         renamed = tf.Variable(1.0, name="renamed")
@@ -375,6 +370,28 @@ class OverflowsTest(unittest.TestCase):
         step(INF)
         self.assertEqual(self.rows(again), [("first", 2, 2), ("third", 1, 3)])
 
+    def test_steps_of_several_threads(self) -> None:
+        weight = tf.Variable(1.0, name="weight")
+        opt = self.make(track_overflows=True)
+
+        def train() -> None:
+            for _ in range(25):
+                opt.minimize(lambda: weight * INF, var_list=[weight])
+
+        threads = [threading.Thread(target=train) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (row,) = opt.overflow_report()
+        self.assertEqual((row.count, int(opt.skipped_steps)), (50, 50))
+
+    def test_sparse_gradients_and_none(self) -> None:
+        table, unused = tf.Variable([[1.0], [2.0]], name="table"), tf.Variable(1.0, name="unused")
+        opt = self.make(track_overflows=True)
+        opt.minimize(lambda: tf.reduce_sum(tf.gather(table, [1])) * INF, var_list=[table, unused])
+        self.assertEqual([each.variable for each in opt.overflow_report()], ["table"])
+
     def test_variables_of_the_same_name(self) -> None:
         weights = [tf.Variable(1.0, name="same") for _ in range(3)]
         opt = self.make(track_overflows=True)
@@ -382,6 +399,23 @@ class OverflowsTest(unittest.TestCase):
             loss = lambda values=values: sum(w * v for w, v in zip(weights, values, strict=True))  # noqa: E731
             opt.minimize(loss, var_list=weights)
         self.assertEqual(self.rows(opt), [("same", 2, 2), ("same", 1, 2)])
+
+    def test_two_graphs_have_reports_of_their_own(self) -> None:
+        opt = self.make(track_overflows=True)
+        built = []
+        for names in ("a", "bc"):
+            with tf.Graph().as_default() as graph:
+                weights = [v1.Variable(1.0, use_resource=True, name=name) for name in names]
+                op = opt.minimize(sum(weight * NAN for weight in weights), var_list=weights)
+                session = v1.Session()
+                session.run(v1.global_variables_initializer())
+                graph.finalize()
+            built.append((graph, session, op, list(names)))
+        for graph, session, op, names in built:
+            with graph.as_default():
+                session.run(op)
+                self.assertEqual([each.variable for each in opt.overflow_report(session)], names)
+                session.close()
 
     def rows(self, opt: Any) -> list[tuple[str, int, int]]:
         return [(each.variable, each.count, each.last_step) for each in opt.overflow_report()]

@@ -169,13 +169,3 @@ class MembersTest(unittest.TestCase):
             names = [v.op.name for v in optimizer.variables()]
         self.assertEqual(set(names[:-2]), {"beta1_power", "beta2_power", "v/Adam", "v/Adam_1"})
         self.assertEqual(names[-2:], ["current_loss_scale", "good_steps"])
-
-    def test_a_wrapper_may_be_wrapped(self) -> None:
-        """Useless, but accepted by the original: the scales multiply."""
-        variable = tf.Variable(1.0)
-        inner = Wrapper(momentum(), dynamic(4, 1))
-        outer = Wrapper(inner, dynamic(8, 1))
-        outer.minimize(lambda: variable * 1.0, var_list=[variable])
-        self.assertEqual(float(variable), 0.5)
-        self.assertEqual((float(inner._loss_scale()), float(outer._loss_scale())), (8.0, 16.0))
-        self.assertEqual(float(outer.get_slot(variable, "momentum")), 1.0)
