@@ -388,7 +388,9 @@ class AgainAndAgainTest(Ways):
 
     def test_eager_gradients_in_a_function_have_no_op_that_made_them(self) -> None:
         grads = [tf.fill([3], 8.0 + index) for index in range(5)]
-        unscaled = tf.function(lambda: unscale_gradients(grads, tf.constant(2.0)), autograph=False)()
+        # One that is known when the function is traced would stack nothing.
+        scale = tf.Variable(2.0)
+        unscaled = tf.function(lambda: unscale_gradients(grads, tf.convert_to_tensor(scale)), autograph=False)()
         np.testing.assert_array_equal(unscaled, [[4.0 + index / 2] * 3 for index in range(5)])
 
     def test_functions_for_many_shapes_are_not_kept(self) -> None:
