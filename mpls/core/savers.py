@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from mpls.core.dynamic import DynamicLossScale, growth_steps_for_files
 from mpls.core.loss_scale import is_dynamic
-from mpls.core.state_checks import read_value, warn_of_missing_scale
+from mpls.core.state_checks import WITHOUT_SCALE, read_value, warn_of_unrestored_scale
 from mpls.errors import SavedStateError
 from mpls.formats.object_graph import GRAPH_KEY
 from mpls.formats.validity import ANCHOR, check_count, check_good_steps, check_scale
@@ -570,7 +570,7 @@ def _warn_of_missing_scales(
         optimizer = number.optimizer
         if name in lacking and number.is_used and not vars(optimizer).get("_has_told_of_missing_scale"):
             vars(optimizer)["_has_told_of_missing_scale"] = True
-            warn_of_missing_scale(path, f"starts fresh, at {float(number.initial)}")
+            warn_of_unrestored_scale(path, f"{WITHOUT_SCALE} starts fresh, at {float(number.initial)}")
 
 
 def _entries(restore_op: Any) -> list[RestoredTensor]:

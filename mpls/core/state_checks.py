@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,16 +69,18 @@ class SavedObject:
         path: the checkpoint.
         graph: the objects in it.
         number: the number of the object in the graph.
+        paired: the Python objects that TensorFlow restores, as far as it has paired them, by number in the graph.
     """
 
     path: str
     graph: ObjectGraph
     number: int
+    paired: Mapping[int, Any]
 
     def child(self, *names: str) -> SavedObject | None:
         """Return the object at a path of local names below this one; None if there is none."""
         found = self.graph.child(self.number, *names)
-        return None if found is None else SavedObject(self.path, self.graph, found)
+        return None if found is None else dataclasses.replace(self, number=found)
 
     @property
     def family(self) -> Family | None:
@@ -94,6 +97,14 @@ class SavedObject:
     def subject(self) -> str:
         """File and key, for errors."""
         return f"{self.path}: {self.key}"
+
+    def is_restored_into_another(self, part: Any) -> bool:
+        """Return whether TensorFlow restores it into another Python object than this one."""
+        return self.paired.get(self.number, part) is not part
+
+    def is_replaced_by_another(self, part: Any) -> bool:
+        """Return whether TensorFlow restores this Python object from another object in the checkpoint."""
+        return any(each is part and number != self.number for number, each in list(self.paired.items()))
 
     def value(self) -> Any:
         """Return its value, a NumPy array.
@@ -120,7 +131,7 @@ def read_value(path: str, key: str) -> Any:
 
 
 def _object_at(place: RestorePlace) -> SavedObject:
-    return SavedObject(place.path, ObjectGraph(_Nodes(place.graph)), place.node)
+    return SavedObject(place.path, ObjectGraph(_Nodes(place.graph)), place.node, place.paired)
 
 
 def examine(owner: Any, look: Callable[[SavedObject], None]) -> SavedObject | None:
@@ -206,13 +217,12 @@ def refuse_other_family(node: SavedObject, family: Family) -> None:
     )
 
 
-def warn_of_missing_scale(subject: str, what_happens: str) -> None:
-    """Warn that a checkpoint was saved without loss scaling, and say which value the loss scale has."""
-    warn_user(
-        f"{subject} holds no loss scale, as it was saved without: the rest is restored, and the loss scale "
-        f"{what_happens}. See mpls docs {ANCHOR}",
-        MplsWarning,
-    )
+WITHOUT_SCALE = "holds no loss scale, as it was saved without: the rest is restored, and the loss scale"
+
+
+def warn_of_unrestored_scale(subject: str, problem: str) -> None:
+    """Warn that the loss scale is not restored from a checkpoint, or from a place in one."""
+    warn_user(f"{subject} {problem}. See mpls docs {ANCHOR}", MplsWarning)
 
 
 _SUBJECT = "load_state_dict"

@@ -11,12 +11,13 @@ from mpls.core.counters import OverflowReport, StepRecord
 from mpls.core.dynamic import DynamicLossScale, ScaleMembers, growth_steps_for_files
 from mpls.core.loss_scale import is_dynamic, never_skips
 from mpls.core.state_checks import (
+    WITHOUT_SCALE,
     SavedObject,
     examine,
     examine_slot,
     refuse_other_family,
     require_valid_state,
-    warn_of_missing_scale,
+    warn_of_unrestored_scale,
 )
 from mpls.core.step_options import ReadOnly, StepOptions, read_only
 from mpls.core.weights import in_graph_of, require_used_here
@@ -241,17 +242,35 @@ class Restorable(ScaleMembers):
         refuse_other_family(node, self._restored_family)
         if not is_dynamic(self._loss_scale):
             return
-        if self._require_valid_loss_scale(node, growth_steps_for_files(self._loss_scale)):
-            return
-        if not vars(self).get("_has_told_of_missing_scale"):
+        saved = self._valid_loss_scale(node, growth_steps_for_files(self._loss_scale))
+        problem = self._problem_with_scale(saved)
+        if problem is not None and not vars(self).get("_has_told_of_missing_scale"):
             vars(self)["_has_told_of_missing_scale"] = True
-            warn_of_missing_scale(node.subject, f"stays at {self._scale_known_now()}")
+            warn_of_unrestored_scale(node.subject, problem)
 
-    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> bool:
-        """Refuse an invalid state; return whether the checkpoint holds a loss scale."""
+    def _problem_with_scale(self, saved: SavedObject | None) -> str | None:
+        """Return why the loss scale is not restored from its place in a checkpoint; None if it is."""
+        if saved is None:
+            return f"{WITHOUT_SCALE} stays at {self._scale_known_now()}"
+        if saved.is_restored_into_another(self._part_with_scale):
+            return (
+                "shared its loss scale with another optimizer, and only that one gets it: the rest is restored, and "
+                f"the loss scale stays at {self._scale_known_now()}. Share the loss scale again, or call set_scale()"
+            )
+        if saved.is_replaced_by_another(self._part_with_scale):
+            return "had a loss scale of its own, which is not restored: now it shares that of another optimizer"
+        return None
+
+    def _valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> SavedObject | None:
+        """Refuse an invalid state; return the place of the loss scale, or None if the checkpoint holds none."""
         loss_scale = node.child(LOSS_SCALE)
         require_valid_state(loss_scale, growth_steps)
-        return loss_scale is not None and loss_scale.child(STATE[0]) is not None
+        return None if loss_scale is None or loss_scale.child(STATE[0]) is None else loss_scale
+
+    @property
+    def _part_with_scale(self) -> Any:
+        """The object that holds the scale in checkpoints."""
+        return self._loss_scale
 
     def _scale_known_now(self) -> float:
         if graph_key() is not None:

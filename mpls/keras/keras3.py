@@ -599,11 +599,14 @@ class Keras3Adapter(FamilyMembers, _Native):
         is_inners = is_bare(self, INNER_OPTIMIZER)
         return awaited_parts_of(self._optimizer) if is_inners else super()._deferred_dependencies
 
-    def _require_valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> bool:
+    def _valid_loss_scale(self, node: SavedObject, growth_steps: int | None) -> SavedObject | None:
         require_valid_state(node, growth_steps, STATE_OF_KERAS_3)
-        if self._shows_loss_scale_object and super()._require_valid_loss_scale(node, growth_steps):
-            return True
-        return node.child(DYNAMIC_SCALE) is not None
+        loss_scale = super()._valid_loss_scale(node, growth_steps) if self._shows_loss_scale_object else None
+        return node.child(DYNAMIC_SCALE) if loss_scale is None else loss_scale
+
+    @property
+    def _part_with_scale(self) -> Any:
+        return vars(self).get(DYNAMIC_SCALE, self._loss_scale)
 
     def _set_iterations(self, value: Any) -> None:
         # Assign: the counter has been in the list of variables since the optimizer was constructed.

@@ -376,7 +376,11 @@ RUN, NODE, PAIRED = (Private(_POSITION, name, _NOT_LOOKED_AT) for name in ("chec
 PATH, GRAPH = (Private(_RUN, name, _NOT_LOOKED_AT) for name in ("save_path_string", "object_graph_proto"))
 _NO_SLOTS = "slots that are restored before their optimizer are not looked at before. Call `mpls inspect PATH` before"
 CHILD = Private(_POSITION, "create_child_position", _NO_SLOTS)
-ALL_PAIRED = Private(_RUN, "object_by_proto_id", _NO_SLOTS)
+ALL_PAIRED = Private(
+    _RUN,
+    "object_by_proto_id",
+    f"a loss scale that is shared on one side only is restored without a warning, and {_NO_SLOTS}",
+)
 TOUCHED = Private(
     _RUN,
     "all_python_objects",

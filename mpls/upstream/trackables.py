@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -87,6 +87,12 @@ class RestorePlace:
     graph: Any
     node: int
     restore: Any = field(repr=False)
+
+    @property
+    def paired(self) -> Mapping[int, Any]:
+        """The objects that TensorFlow has paired with the checkpoint so far, by their index in `graph.nodes`."""
+        paired: Mapping[int, Any] = table.ALL_PAIRED.of(self.restore, {})
+        return paired
 
 
 _RESTORE_MODULE = table.PAIRING.owner

@@ -225,6 +225,30 @@ class SharedScaleTest(unittest.TestCase):
         self.assertEqual([float(each.loss_scale) for each in made], [8.0] * len(made))
         self.assertEqual({each.dynamic_growth_steps for each in made}, {3})
 
+    @parameterized.expand(itertools.product(MAKE, (False, True), (False, True)))
+    def test_a_checkpoint_warns_if_only_one_side_shares(self, family: str, was_shared: bool, is_shared: bool) -> None:
+        def made(shares: bool) -> list[Any]:
+            if shares:
+                return list(sharing(family, [], []))
+            return [mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8) for _ in range(2)]
+
+        saved, restored = made(was_shared), made(is_shared)
+        for opt, scale in zip(saved, (2.0, 4.0), strict=True):
+            opt.set_scale(scale)
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", mpls.errors.MplsWarning)
+            path = tf.train.Checkpoint(one=saved[0], other=saved[1]).save(f"{folder}/shared")
+            for _ in range(2):
+                tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path).expect_partial()
+        texts = [str(each.message) for each in caught if issubclass(each.category, mpls.errors.MplsWarning)]
+        scales = [float(opt.loss_scale) for opt in restored]
+        if was_shared is is_shared:
+            self.assertEqual((texts, scales), ([], [4.0, 4.0] if is_shared else [2.0, 4.0]))
+            return
+        self.assertEqual(scales, [2.0, 2.0] if is_shared else [4.0, 8.0])
+        (text,) = texts
+        self.assertRegex(text, "other had a loss scale of its own" if is_shared else "other shared.*stays at 8.0")
+
     @parameterized.expand(MAKE)
     def test_fit_and_files(self, family: str) -> None:
         framework = keras if family == "keras3" else tf_keras
