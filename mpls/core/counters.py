@@ -23,7 +23,7 @@ from mpls.core.replicas import (
 )
 from mpls.core.state_checks import checked_extras
 from mpls.core.step_options import StepOptions
-from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, plain, read_values, write_values
+from mpls.core.weights import GraphLocal, Lock, Stateful, Weights, increment, plain, read_values, write_values
 from mpls.errors import MplsWarning, TrainingStuckError, advise_user, warn_user
 from mpls.formats.validity import check_count
 from mpls.formats.wrapper_state import (
@@ -709,7 +709,7 @@ class StepRecord(Stateful):
         resets = [self.counter(_IN_A_ROW).assign(0, read_value=False)]
         if self.gives_up:
             resets.append(self.counter(NONFINITE_LOSSES).assign(0, read_value=False))
-        return group(self.counter(_APPLIED).assign_add(1, read_value=False), *resets)
+        return group(increment(self.counter(_APPLIED)), *resets)
 
     def skipped(self, names: list[str], grads: Callable[[], list[Any]], known: Known, scale: Any, floor: Any) -> Any:
         """Count a skipped step, in cross-replica context, and give up if there are too many.

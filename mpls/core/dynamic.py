@@ -45,9 +45,11 @@ from mpls.core.state_checks import (
 from mpls.core.step_options import ReadOnly, explained_arguments, read_only, refuse_assignment, without_idle
 from mpls.core.weights import (
     in_graph_of,
+    increment,
     plain,
     read_values,
     require_used_here,
+    value_of_variable,
     write_values,
 )
 from mpls.errors import (
@@ -564,7 +566,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
     def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
         self._is_read = True
-        return tf.convert_to_tensor(self._current_loss_scale)
+        return value_of_variable(self._current_loss_scale)
 
     @as_written
     def update(self, grads: Any) -> tuple[Any, tf.Tensor]:
@@ -628,8 +630,8 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
         good_steps = self._num_good_steps
         growth_steps = self._growth_steps(good_steps.dtype)
         # Read as late as possible: another worker may have changed it while gradients were computed.
-        with tf.control_dependencies([grads_finite] if tf.is_tensor(grads_finite) else []):
-            steps_before = tf.convert_to_tensor(good_steps)
+        with tf.control_dependencies([] if isinstance(grads_finite, bool) else [grads_finite]):
+            steps_before = value_of_variable(good_steps)
             search_steps = None
             if self._searches:
                 search_steps = tf.cast(tf.convert_to_tensor(self._created_weight(SEARCH_STEPS)), good_steps.dtype)
@@ -649,17 +651,20 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
             return write_all()
         if search_steps is not None:
             growth_steps = growth_period(search_steps, growth_steps, select)
-        # In eager mode it is known, and an op would take longer than Python.
-        counts = only_counts(int(steps_before) if tf.executing_eagerly() else steps_before, growth_steps)
+        # In eager mode they are known, and ops would take longer than Python.
+        is_known = tf.executing_eagerly()
+        counts = only_counts(int(steps_before) if is_known else steps_before, growth_steps)
         if grads_finite is not True:
             counts &= grads_finite
         bounds = self._bounds()
         if has_bounds(bounds):
             # A checkpoint may bring a scale that is outside of them, at any time.
-            counts &= is_within(tf.convert_to_tensor(self._current_loss_scale), bounds)
+            scale = value_of_variable(self._current_loss_scale)
+            counts &= is_within(float(scale) if is_known else scale, bounds)
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: self._count(good_steps), write_all)
+        held = self._weights_here().values()
+        return one_of(counts, lambda: self._count(good_steps), lambda: fast.apart_in_session(write_all, held))
 
     def _state_variables(self, good_steps: Any) -> ScaleState:
         bad_steps = self._created_weight(BAD_STEPS) if self._counts_bad_steps else None
@@ -668,7 +673,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
 
     def _count(self, good_steps: Any) -> Any:
         """Count a finite step; with `consecutive_hysteresis`, also reset the count of non-finite steps."""
-        counted = good_steps.assign_add(1, read_value=False)
+        counted = increment(good_steps)
         if not self._counts_bad_steps or not self._scale_settings.consecutive_hysteresis:
             return counted
         return group(counted, self._created_weight(BAD_STEPS).assign(0))

@@ -388,6 +388,28 @@ def _run(session: Any, call: str, fetches: Any, feeds: dict[Any, Any]) -> Any:
     return session.run_step_fn(lambda step_context: step_context.session.run(fetches, feeds))
 
 
+def value_of_variable(variable: Any) -> Any:
+    """Return the value of a scalar variable that is not trained, as a tensor."""
+    if _has_quick_ops(variable):
+        return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+    return tf.convert_to_tensor(variable)
+
+
+def increment(variable: Any) -> Any:
+    """Add 1 to a scalar variable; in a graph, return the op that does it."""
+    if not _has_quick_ops(variable):
+        return variable.assign_add(1, read_value=False)
+    one = np.ones([], variable.dtype.as_numpy_dtype)
+    return tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=one)
+
+
+def _has_quick_ops(variable: Any) -> bool:
+    """Return whether the ops of a variable do what its methods do, which take several times as long in eager mode."""
+    if not tf.executing_eagerly() or tf.distribute.has_strategy():
+        return False
+    return isinstance(variable, tf.Variable) and not isinstance(variable, tf.distribute.DistributedValues)
+
+
 def plain(value: Any) -> Any:
     """Return a NumPy value as Python numbers, which `json` can write; a Python float holds every float32 exactly."""
     return np.asarray(value).tolist()
