@@ -351,7 +351,8 @@ class StepLosses(GraphLocal):
                 return self.noted(loss())
 
             return noting
-        if tf.is_tensor(loss):
+        # Others are refused when they are scaled.
+        if tf.is_tensor(loss) and loss.dtype.is_floating:
             self._of_replica().note_loss(loss)
         return loss
 

@@ -519,7 +519,7 @@ class NewAdapter(TfKerasMembers, _NativeOverNew):
         return self._unscale_pairs(grads_and_vars)
 
     @as_written
-    def apply_gradients(self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any) -> Any:
+    def apply_gradients(self, grads_and_vars: Any, skip_gradients_aggregation: Any = False, **kwargs: Any) -> None:
         """Update the loss scale, and apply the gradients or skip the step.
 
         Args:
@@ -530,9 +530,6 @@ class NewAdapter(TfKerasMembers, _NativeOverNew):
                 does, and what else is not a bool counts as one.
             **kwargs: `experimental_aggregate_gradients`, the reverse, of older code; others go to the wrapped
                 optimizer.
-
-        Returns:
-            In a graph, the op that does it; in eager mode None.
 
         Raises:
             ValueError: there is no gradient, the call is made in a cross-replica context, or the strategy does not
@@ -560,7 +557,8 @@ class NewAdapter(TfKerasMembers, _NativeOverNew):
         args = () if is_bool else (skip_gradients_aggregation,)
         kwargs = {**kwargs, "skip_gradients_aggregation": True}
         step = TfKerasStep(self._optimizer, self._skips_count, args, kwargs, are_same)
-        return self._scaled_step(present, step, given)
+        # Functions of programs return what this returns, which must be no op, as it is with tf_keras' own wrapper.
+        self._scaled_step(present, step, given)
 
     # It calls the methods above.
     minimize: Any = _NativeOverNew.minimize

@@ -34,6 +34,33 @@ class TapeTest(unittest.TestCase):
             optimizer.minimize(loss, [variable])
 
 
+class ReturnedTest(unittest.TestCase):
+    @parameterized.expand(
+        [
+            (f"{name}_{compiled}_{'_'.join(options)}", optimizers, compiled, options)
+            for name, optimizers in (("new", NEW), ("keras3", keras.optimizers))
+            for compiled in (False, True)
+            for options in ({}, {"dynamic": False, "initial_scale": 8.0}, {"enabled": False}, {"count_steps": True})
+        ]
+    )
+    def test_a_function_may_return_what_apply_gradients_returns(
+        self, name: str, optimizers: Any, compiled: bool, options: dict[str, Any]
+    ) -> None:
+        optimizer, variable = Ours(optimizers.SGD(0.5), **options), tf.Variable(1.0)
+
+        @tf.function(jit_compile=compiled)
+        def step() -> Any:
+            with tf.GradientTape() as tape:
+                scaled_loss = optimizer.get_scaled_loss(variable * 1.0)
+            grads = optimizer.get_unscaled_gradients(tape.gradient(scaled_loss, [variable]))
+            return optimizer.apply_gradients([(grads[0], variable)])
+
+        optimizer.build([variable])
+        step()
+        step()
+        self.assertEqual(float(variable), 0.0)
+
+
 def by_hand(optimizer: Any, variable: Any) -> None:
     value = variable.value if isinstance(variable, keras.Variable) else variable
     with tf.GradientTape() as tape:

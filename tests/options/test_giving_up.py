@@ -24,7 +24,7 @@ import mpls.v1
 from mpls.core.counters import Stuck
 from mpls.errors import MplsWarning, TrainingStuckError
 
-from .trainers import FAMILIES, MODES, RATE
+from .trainers import EAGER, FAMILIES, MODES, RATE, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -52,6 +52,18 @@ class GivingUpTest(unittest.TestCase):
                     session.run(train_op)
                 opt.check_skips(session)
             self.assertEqual([each.recent_scales for each in called], [(8.0, 4.0, 2.0)])
+
+    @parameterized.expand(FAMILIES)
+    def test_a_refused_loss_is_forgotten(self, family: str) -> None:
+        with trainer(family, EAGER, 8.0, 10, max_consecutive_skips=5) as training:
+            for refused in (tf.constant(1), tf.constant(True), tf.constant("loss")):
+                with self.assertRaises(TypeError):
+                    if family == "v1":
+                        training.opt.minimize(lambda loss=refused: loss, var_list=[tf.Variable(1.0)])
+                    else:
+                        training.opt.get_scaled_loss(refused)
+            training.take(1.0)
+            self.assertEqual(training.weight(), 1 - RATE)
 
     def test_a_loss_that_was_scaled_elsewhere_is_not_known(self) -> None:
         opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), max_consecutive_skips=1)
