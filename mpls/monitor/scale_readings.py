@@ -76,10 +76,10 @@ class Readings:
         return int(getattr(held, "_times_set", 0))
 
     def tensors(self) -> dict[str, Any]:
-        """Return the scale, a scalar float tensor, and the counters, scalar int64 variables, by name."""
+        """Return the scale, a scalar float tensor, and the counters, scalar integer tensors, by name."""
         record = self._record
-        counters = {} if record is None else {name: record._created_weight(name) for name in COUNTS}
-        return {SCALE: _as_tensor(_held_scale(self.optimizer)), **counters}
+        counters = {} if record is None else {name: _as_tensor(record.counter(name), np.int64) for name in COUNTS}
+        return {SCALE: _as_tensor(_held_scale(self.optimizer), np.float32), **counters}
 
     def build(self) -> None:
         """In a v1 graph, build the tensors that `read` needs, so that the graph can be finalized afterwards."""
@@ -120,10 +120,10 @@ def _held_scale(optimizer: Any) -> Any:
     return held() if callable(held) else held
 
 
-def _as_tensor(scale: Any) -> Any:
+def _as_tensor(value: Any, dtype: Any) -> Any:
     # The variables of Keras 3 hold those of its backend.
-    scale = scale if tf.is_tensor(scale) else getattr(scale, "value", scale)
-    return tf.convert_to_tensor(scale if tf.is_tensor(scale) else np.asarray(scale, np.float32))
+    value = value if tf.is_tensor(value) else getattr(value, "value", value)
+    return tf.convert_to_tensor(value if tf.is_tensor(value) else np.asarray(value, dtype))
 
 
 def reading(step: int, values: Mapping[str, Any], loss: Any = None) -> dict[str, Any]:

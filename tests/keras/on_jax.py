@@ -628,11 +628,13 @@ def callbacks_and_summaries_read_what_keras_keeps_elsewhere(folder: pathlib.Path
         if options:
             found = [tuple(each[name] for name in STEP_COUNTS) for each in callback.history]
             assert found[3:] == [(3, 0, 0), (3, 1, 1), (3, 2, 2)]
-            continue
         events = folder / f"events-{wrapper.__module__}-{len(list(folder.iterdir()))}"
         with tf.summary.create_file_writer(str(events)).as_default():
             mpls.monitor.write_scalars(optimizer, step=5)
-        assert scalars(events)["loss_scale"] == [(5, 8.0)]
+        written = scalars(events)
+        assert written["loss_scale"] == [(5, 8.0)]
+        counted = dict(zip(STEP_COUNTS, (3, 2, 2), strict=True)) if options else {}
+        assert {name: written[f"loss_scale/{name}"] for name in counted} == {n: [(5, c)] for n, c in counted.items()}
 
 
 def failure_of(name: str, folder: pathlib.Path) -> str | None:
