@@ -67,7 +67,7 @@ def kills(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Read, load and convert 20,000 changed files of all kinds, in a process that is watched, within an hour or so.
+    """Read and load 20,000 changed files of all formats, in a process that is watched, within an hour or so.
 
     No file elsewhere may be opened, nothing may run, and no error but those of mpls may come.
     """
