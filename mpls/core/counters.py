@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from mpls.core.fast import AsOneOp, Stacks, group, value_from
-from mpls.core.gradients import all_finite, no_infinity, no_nan, sparse_places, values_of
+from mpls.core.gradients import all_finite, no_infinity, no_nan, reals_of, sparse_places, values_of
 from mpls.core.replicas import (
     call_in_cross_replica_context,
     decide_together,
@@ -492,7 +492,9 @@ class _Here:
 @AsOneOp
 def _sum_of_squares(tensors: list[Any]) -> list[Any]:
     # `l2_loss` is half of the sum.
-    return [2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(tensor, tf.float32)) for tensor in Stacks(tensors).tensors])]
+    return [
+        2.0 * tf.add_n([tf.nn.l2_loss(tf.cast(reals_of(tensor), tf.float32)) for tensor in Stacks(tensors).tensors])
+    ]
 
 
 class UnscaledGradients(GraphLocal):

@@ -269,7 +269,7 @@ def no_nan(grads: Any) -> Any:
 
 def _none_is(kind: Callable[[Any], Any], grads: Any) -> Any:
     tensors = [_tensor(grad) for grad in tf.nest.flatten(grads) if grad is not None]
-    return ~tf.reduce_any(tf.stack([tf.reduce_any(kind(tensor)) for tensor in Stacks(tensors).tensors]))
+    return ~tf.reduce_any(tf.stack([tf.reduce_any(kind(reals_of(tensor))) for tensor in Stacks(tensors).tensors]))
 
 
 @AsOneOp
@@ -278,7 +278,7 @@ def _check(tensors: list[Any]) -> list[Any]:
 
 
 def _are_finite(tensors: list[Any], factor: int) -> Any:
-    stacked = Stacks(tensors).tensors
+    stacked = [reals_of(tensor) for tensor in Stacks(tensors).tensors]
     if factor != 1:
         stacked = [tensor * tf.cast(factor, tensor.dtype) for tensor in stacked]
     summed = [tensor for tensor in stacked if fast.is_read_by_sums(tensor)]
@@ -311,6 +311,11 @@ def _stay_finite(tensors: list[Any], factor: int) -> Any:
     if others:
         checks.append(_are_finite(others, factor))
     return _all(checks)
+
+
+def reals_of(tensor: Any) -> Any:
+    """Return a tensor; for a complex one its real and imaginary parts, as TensorFlow looks at floats only."""
+    return tf.stack([tf.math.real(tensor), tf.math.imag(tensor)]) if tensor.dtype.is_complex else tensor
 
 
 def _tensor(grad: Any) -> Any:

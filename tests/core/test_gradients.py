@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parameterized import parameterized
 
-from mpls.core.gradients import all_finite, scale_loss, unscale_gradients
+from mpls.core.gradients import all_finite, no_infinity, no_nan, scale_loss, unscale_gradients
 
 FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 FLOATS_BY_NAME = [(dtype.name, dtype) for dtype in FLOATS]
@@ -157,6 +157,22 @@ class AllFiniteTest(unittest.TestCase):
         self.assertTrue(bool(all_finite([slices(values, [3, 3])])))
         self.assertTrue(bool(all_finite([slices(values, [3, 3], [2**40, 1])])))
         self.assertFalse(bool(all_finite([slices(values * 2, [3, 3], [5, 1])])))
+
+    @parameterized.expand(["eager", "function", "jit_compile", "graph"])
+    def test_both_parts_of_complex_gradients(self, mode: str) -> None:
+        def seen(grad: Any) -> list[Any]:
+            grads = [grad, tf.constant(1.0), grad]
+            return [all_finite(grads), all_finite(grads, 2), no_infinity(grads), no_nan(grads)]
+
+        for number in (1 + 2j, complex(INF, 1), complex(1, -INF), complex(NAN, 1), complex(1, NAN)):
+            has_infinity, has_nan = (any(map(kind, (number.real, number.imag))) for kind in (math.isinf, math.isnan))
+            is_finite = not (has_infinity or has_nan)
+            for shape in ((), (2, 3), (5000,)):
+                grad = np.ones(shape, np.complex64)
+                grad[(-1,) * len(shape)] = number
+                self.assertEqual(
+                    list(evaluate(seen, mode, grad)), [is_finite, is_finite, not has_infinity, not has_nan]
+                )
 
     @parameterized.expand([([],), ({},), (None,), ([None],), ({"a": (None, [])},)])
     def test_no_gradients_are_finite(self, grads: Any) -> None:

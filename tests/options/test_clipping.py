@@ -52,6 +52,20 @@ class NormTest(unittest.TestCase):
         opt.apply_gradients([(clipped(grads[0]), weight)])
         self.assertEqual(int(opt.applied_steps), 1)
 
+    @parameterized.expand([("legacy",), ("new",), ("keras3",)])
+    def test_complex_gradients(self, family: str) -> None:
+        opt, weight = FAMILIES[family](8.0, 100, check_unscaled=True), tf.Variable(1 + 1j)
+        if family != "legacy":
+            opt.build([weight])
+        for grad, applied, norm in ((3 + 4j, 1, 5.0), (complex(3, NAN), 1, NAN), (4j, 2, 4.0)):
+            scaled = tf.cast(opt.get_scaled_loss(tf.constant(1.0)), tf.complex128) * grad
+            grads = opt.get_unscaled_gradients([scaled])
+            np.testing.assert_array_equal(opt.unscaled_global_norm, norm)
+            # The clipped gradient is finite.
+            opt.apply_gradients([(grads[0] if applied == 2 else tf.constant(3 + 4j, tf.complex128), weight)])
+            self.assertEqual(int(opt.applied_steps), applied)
+        self.assertEqual(complex(weight.numpy()), 1 + 1j - RATE * (3 + 8j))
+
     def test_refused(self) -> None:
         with self.assertRaisesRegex(AttributeError, "check_unscaled=True"):
             _ = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).unscaled_global_norm
