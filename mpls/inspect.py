@@ -76,11 +76,14 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
           * `hyperparameters`: an object.
           * `slots`: `{"names": [...], "variables": int, "numbers": int}`, the last over all slots.
           * `other_state`: the names of other state.
-          * `loss_scale`: null if it has none, or `{"dynamic": bool, "scale": float, "good_steps": int,
+          * `loss_scale`: null if it has none or is unknown, or `{"dynamic": bool, "scale": float, "good_steps": int,
             "initial_scale": float, "growth_steps": int, "multiplier": float, "options": object}`, with null for values
             not in the file. `options` has what only mpls has: arguments, and variables such as `bad_steps`.
           * `options`: arguments that only mpls has and that concern steps, an object.
           * `counts`: the counters of `count_steps` by name, an object; empty if there are none.
+          * `possible_steps`: beta powers and a global step that belong to this optimizer or to another one of the file,
+            by the names of their variables, an object.
+          * `possible_scales`: the same for loss scales; the values are objects as in `loss_scale`.
           * `restores_into`: a list of `{"family": str, "by": str, "state": bool}`: the family of optimizers that it can
             be restored into, the call that does it, as `'mpls.convert_state'`, and whether that restores steps and
             slots or only settings.
@@ -149,6 +152,8 @@ def _optimizer(optimizer: OptimizerRecord, by: str | None) -> dict[str, Any]:
         "loss_scale": None if optimizer.loss_scale is None else _loss_scale(optimizer.loss_scale),
         "options": _plain(dict(optimizer.options)),
         "counts": dict(optimizer.counts),
+        "possible_steps": _plain(dict(optimizer.possible_steps)),
+        "possible_scales": {name: _loss_scale(each) for name, each in optimizer.possible_scales.items()},
         "restores_into": _targets(optimizer, by),
     }
 
@@ -222,7 +227,11 @@ def _lines(optimizer: dict[str, Any]) -> list[str]:
         lines.append(f"  slots: {names}, of {slots['variables']} variables, {slots['numbers']} numbers")
     if optimizer["other_state"]:
         lines.append(f"  other state: {', '.join(optimizer['other_state'])}")
-    lines.append(f"  loss scale: {_loss_scale_line(optimizer['loss_scale'])}")
+    possible = [f"{name} {_short(value)}" for name, value in optimizer["possible_steps"].items()]
+    if possible:
+        lines.append(f"  of this optimizer or another: {', '.join(possible)}")
+    scales = [f"{name} ({_loss_scale_line(each)})" for name, each in optimizer["possible_scales"].items()]
+    lines.append(f"  loss scale: {' or '.join(scales) or _loss_scale_line(optimizer['loss_scale'])}")
     lines += _option_lines(optimizer)
     for target in optimizer["restores_into"]:
         what = "restores" if target["state"] else "gives settings only"

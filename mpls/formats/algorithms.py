@@ -31,9 +31,9 @@ def has_momentum_product(algorithm: str | None) -> bool:
     return algorithm == "Nadam"
 
 
-def is_beta_power(name: str) -> bool:
-    """Return whether a variable that is no slot is a beta power of v1's Adam, by its name, scopes included."""
-    return name.rpartition("/")[2] in BETA_POWERS
+def beta_of_power(name: str) -> str | None:
+    """Return the setting that a variable of v1's Adam is a power of, by its name, as `'beta1_power_1'`; or None."""
+    return BETA_POWERS.get(_without_number(name.rpartition("/")[2]))
 
 
 @dataclass(frozen=True)

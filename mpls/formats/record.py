@@ -65,6 +65,9 @@ class OptimizerRecord:
         loss_scale: the loss scale of its wrapper; None if it was saved without a wrapper.
         options: arguments of the wrapper that only mpls has and that concern its steps, as `'count_steps'`.
         counts: the counters of its steps, by name; empty if they were not counted.
+        possible_steps: beta powers and a global step, by the names of their variables, that may belong to this
+            optimizer or to another of the file.
+        possible_scales: loss scales of which the same is true.
     """
 
     key: str
@@ -77,6 +80,8 @@ class OptimizerRecord:
     loss_scale: LossScaleRecord | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    possible_steps: Mapping[str, Any] = field(default_factory=dict)
+    possible_scales: Mapping[str, LossScaleRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpls.formats.algorithms import ALGORITHMS, BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
+from mpls.formats.algorithms import ALGORITHMS, BETA_1_POWER, BETA_POWERS, MOMENTUM_PRODUCTS, V1_OPTIMIZERS, v1_slots
 from mpls.formats.object_graph import ITERATIONS
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.wrapper_state import (
@@ -35,42 +35,69 @@ _NO_SLOTS = ("ExponentialMovingAverage", "Assign", "read", "avg")
 def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     """Return the optimizers in a checkpoint, told by the names of its variables.
 
-    The names do not say which loss scale belongs to which optimizer. If there is one of each, the record of the
-    optimizer has the loss scale. Otherwise each loss scale gets a record of its own, whose key is the name of its
-    variable.
+    Optimizers of one class without names of their own are one record. The names do not say to which optimizer a loss
+    scale, a global step or the beta powers of an Adam belong. If the file has one loss scale, all records have it.
+    State that may belong to another optimizer is in `possible_steps` and `possible_scales`. A loss scale without
+    slots gets a record, whose key is the name of its variable.
     """
     scales = {name: scale for name in bundle.entries if (scale := _loss_scale(bundle, name)) is not None}
-    powers = {name: bundle.tensor(name) for name in bundle.entries if _split(name)[1] in BETA_POWERS}
+    powers = _powers(bundle)
     slots = _slots(bundle, allows_unknown=bool(scales or powers))
-    iterations = _global_step(bundle)
+    layouts = {optimizer: _layout(optimizer, variables, bool(powers)) for optimizer, variables in slots.items()}
     records = _legacy(bundle)
-    belongs = len(scales) == 1 and len(slots) + len(records) < 2
-    own: dict[str, Any] = {}
-    if len(scales) < 2 and len(slots) + len(records) < 2:
-        options, own["counts"] = _own_state(bundle)
+    options, counts = _own_state(bundle)
+    if len(scales) < 2:
         scales = {name: replace(each, options=options) for name, each in scales.items()}
-    if belongs:
-        records = [replace(record, loss_scale=next(iter(scales.values()))) for record in records]
-    records = [replace(record, **own) for record in records]
-    for optimizer, variables in slots.items():
-        algorithm, names = _layout(optimizer, variables, bool(powers))
-        records.append(
-            OptimizerRecord(
-                key=optimizer,
-                family="v1",
-                algorithm=algorithm,
-                iterations=iterations,
-                variables=[_variable(bundle, variable, found, names) for variable, found in variables.items()],
-                others=powers if algorithm == "Adam" else {},
-                loss_scale=next(iter(scales.values())) if belongs else None,
-                **own,
-            )
-        )
-    if not (belongs and records):
-        records += [
+    global_step = _global_step(bundle)
+    has_several = max(len(slots) + len(records), len(scales), _count(powers)) > 1 or not _are_same(powers)
+    iterations = None if has_several else next(iter(global_step.values()), None)
+    own: dict[str, Any] = {"possible_steps": global_step} if has_several else {"counts": counts}
+    if not slots and not records:
+        return [
             OptimizerRecord(name, "v1", iterations=iterations, loss_scale=each, **own) for name, each in scales.items()
         ]
+    if len(scales) < 2:
+        own["loss_scale"] = next(iter(scales.values()), None)
+    else:
+        own["possible_scales"] = scales
+    adams = [algorithm for algorithm, _ in layouts.values() if algorithm == "Adam"]
+    is_certain = _are_same(powers) and _count(powers) >= len(adams)
+    records = [replace(record, **{**own, "possible_steps": {}}) for record in records]
+    for optimizer, variables in slots.items():
+        algorithm, order = layouts[optimizer]
+        record = OptimizerRecord(
+            key=optimizer,
+            family="v1",
+            algorithm=algorithm,
+            iterations=iterations,
+            variables=[_variable(bundle, variable, found, order) for variable, found in variables.items()],
+            **own,
+        )
+        if algorithm == "Adam" and is_certain:
+            record = replace(record, others=powers)
+        elif algorithm == "Adam":
+            possible = {name: power.item() for name, power in powers.items()}
+            record = replace(record, possible_steps={**possible, **record.possible_steps})
+        records.append(record)
     return records
+
+
+def _powers(bundle: Bundle) -> dict[str, Any]:
+    names = [name for name in bundle.entries if _split(name)[1] in BETA_POWERS and bundle.shape(name) == ()]
+    powers = {name: np.asarray(bundle.tensor(name)) for name in names}
+    return {name: power for name, power in powers.items() if power.dtype.kind == "f"}
+
+
+def _are_same(powers: Mapping[str, Any]) -> bool:
+    """Return whether all beta powers are those of the same number of steps, with the same betas."""
+    found = {(_split(name)[1], power.tobytes()) for name, power in powers.items()}
+    return len(found) == len({base for base, _ in found})
+
+
+def _count(powers: Mapping[str, Any]) -> int:
+    """Return how many Adams have beta powers, at least; a power may have a copy in the scope of a conditional."""
+    in_conditional = [_CONDITIONAL.search(name) is not None for name in powers if _split(name)[1] == BETA_1_POWER]
+    return max(in_conditional.count(True), in_conditional.count(False))
 
 
 def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int]]:
@@ -159,11 +186,14 @@ def _variable(bundle: Bundle, variable: str, names: list[str], slots: tuple[str,
     return VariableRecord(variable, variable, values)
 
 
-def _global_step(bundle: Bundle) -> int | None:
+def _global_step(bundle: Bundle) -> dict[str, int]:
+    """Return the name and the value of the global step; empty if there is none, or if several have that name."""
     found = [name for name in bundle.entries if name.rpartition("/")[2] == "global_step"]
     if "global_step" in found:
         found = ["global_step"]
-    return count_of_variable(bundle.path, found[0], bundle.tensor(found[0])) if len(found) == 1 else None
+    if len(found) != 1:
+        return {}
+    return {found[0]: count_of_variable(bundle.path, found[0], bundle.tensor(found[0]))}
 
 
 def _legacy(bundle: Bundle) -> list[OptimizerRecord]:

@@ -62,8 +62,9 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
         the class name in Keras, also for v1 optimizers (`'SGD'` for `MomentumOptimizer`). Slots have the names of the
         family: `'m'`, `'v'` and `'momentum'` in legacy and v1 optimizers, `'m'`, `'v'` or `'velocity'` in new ones,
         `'momentum'` and `'velocity'` in Keras 3. `others` has `'momentum_cache'` of a legacy Nadam, `'_u_product'` of
-        another Nadam, and the beta powers of v1's Adam by their full names. `.keras` files do not name variables:
-        their records have neither key nor name, and are in the order in which the optimizer was built.
+        another Nadam, and the beta powers of v1's Adam by their full names, if it is certain that they are its own.
+        `.keras` files do not name variables: their records have neither key nor name, and are in the order in which
+        the optimizer was built.
 
     Raises:
         SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass

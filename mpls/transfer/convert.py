@@ -54,7 +54,9 @@ def convert_state(
     Args:
         source: an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper; or the path of a file
             that holds an optimizer, also one of `tf.compat.v1.train`.
-        optimizer: the target, an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper.
+        optimizer: the target, an optimizer of tf_keras (legacy or new) or of Keras 3, with or without a wrapper. If a
+            file of `tf.compat.v1.train.Saver` does not say how many steps an Adam has made, because it has several,
+            set `optimizer.iterations` before.
         variables: the variables that the target trains, in their order; by default the variables that the target was
             built with. mpls matches them with the variables of the source by name. If the names differ, it matches by
             order if the source has an order, or by shape if all shapes are different. Or pass the pairs as a dict,

@@ -107,7 +107,9 @@ def steps_of_power(power: Any, beta: float) -> Steps | None:
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
-def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, Any], subject: str) -> int | None:
+def steps_of(
+    record: OptimizerRecord, state: str | None, config: Mapping[str, Any], subject: str, chosen: int
+) -> int | None:
     """Return the number of steps in a record; None if it is unknown and the algorithm does not depend on it.
 
     A step of Adam in v1 depends on its beta powers and not on `global_step`, so the powers count if they fit exactly.
@@ -117,6 +119,7 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
         state: the algorithm, in `algorithms.SLOTS`, or None.
         config: the target's settings, for the betas that the record does not say.
         subject: the origin of the record, for errors.
+        chosen: the number of steps of the target. If it is not 0, the user has chosen it.
 
     Raises:
         SavedStateError: the algorithm depends on an unknown number of steps, or the number or a beta is not valid.
@@ -125,11 +128,20 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
     steps = record.iterations
     if found is not None and (found.is_exact or steps is None):
         steps = found.steps
-    if steps is None and state in COUNTING:
-        raise SavedStateError(
-            f"{subject}: the source must say how many steps there have been, on which {state} depends; got none. "
+    is_chosen = chosen > 0 and bool(record.possible_steps)
+    if steps is None and state in COUNTING and not is_chosen:
+        problem = "got none"
+        advice = (
             "Save the optimizer's iterations, or tf.compat.v1.train.get_or_create_global_step(), with it; or give the "
-            f"target the betas of the source. {SEE_DOCS}"
+            "target the betas of the source"
+        )
+        if record.possible_steps:
+            told = described(possible_steps(record, config, subject))
+            problem = f"the file does not say to which optimizer these belong, with the target's betas: {told}"
+            advice = "Call optimizer.iterations.assign(STEPS) with the right number, and convert_state again"
+        raise SavedStateError(
+            f"{subject}: the source must say how many steps there have been, on which {state} depends; {problem}. "
+            f"{advice}. {SEE_DOCS}"
         )
     if steps is not None and not 0 <= steps <= LARGEST_COUNT:
         raise SavedStateError(
@@ -139,14 +151,32 @@ def steps_of(record: OptimizerRecord, state: str | None, config: Mapping[str, An
     return steps
 
 
+def possible_steps(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> dict[str, int | None]:
+    """Return the steps that each of `record.possible_steps` tells with the target's betas; None if no number fits."""
+    found: dict[str, int | None] = {}
+    for name, value in record.possible_steps.items():
+        beta = algorithms.beta_of_power(name)
+        told = None if beta is None else _steps_of(record, beta, value, config, subject)
+        found[name] = int(value) if beta is None else None if told is None else told.steps
+    return found
+
+
+def described(possible: Mapping[str, int | None]) -> str:
+    """Return possible numbers of steps in words, as `'beta1_power: 18 steps, global_step: 6 steps'`."""
+    return ", ".join(name if steps is None else f"{name}: {steps} steps" for name, steps in possible.items())
+
+
+def _steps_of(record: OptimizerRecord, beta: str, power: Any, config: Mapping[str, Any], subject: str) -> Steps | None:
+    return steps_of_power(power, _number(record, beta, config.get(beta, 0.0), subject, 1.0))
+
+
 def _steps_of_powers(record: OptimizerRecord, config: Mapping[str, Any], subject: str) -> Steps | None:
     """Return the steps told by the beta powers; None if there are none, or if they contradict each other."""
     found = []
     for name, value in record.others.items():
-        beta = algorithms.BETA_POWERS.get(name.rpartition("/")[2])
-        if beta is not None:
-            steps = steps_of_power(value, _number(record, beta, config.get(beta, 0.0), subject, 1.0))
-            found += [steps] if steps is not None else []
+        beta = algorithms.beta_of_power(name)
+        steps = None if beta is None else _steps_of(record, beta, value, config, subject)
+        found += [] if steps is None else [steps]
     found.sort(key=lambda steps: not steps.is_exact)
     differ = any(abs(each.steps - found[0].steps) > 2 + found[0].steps // 50 for each in found)
     return found[0] if found and not differ else None

@@ -26,7 +26,7 @@ from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.saved.containers import StoredArray
 from mpls.transfer import formulas
-from mpls.transfer.hosts import Host, Place, dtype_of, host_of, name_of
+from mpls.transfer.hosts import Host, Place, as_numpy, dtype_of, host_of, name_of
 from mpls.transfer.scales import ScalePlan, plan_counts, plan_scale, set_counts, set_scale
 from mpls.transfer.settings import differences, learning_rate_at, settings_of
 from mpls.transfer.transfer_report import Plan, TransferReport
@@ -119,7 +119,7 @@ class _Loading:
         momentum_factor = -self._learning_rate() if sums_gradients else 1.0
         self._plan_slots(momentum_factor)
         self._plan_others()
-        self._scale = plan_scale(record.loss_scale, host.wrapper, plan, self._subject)
+        self._scale = plan_scale(record, host.wrapper, plan, self._subject)
         self._counts = plan_counts(record.counts, host.wrapper, plan)
 
     def _count_steps(self) -> None:
@@ -129,9 +129,15 @@ class _Loading:
             SavedStateError: the number of steps is not valid, or too large for the target's counter.
         """
         record, plan = self._record, self._plan
-        steps = formulas.steps_of(record, self._state, self._config, self._subject)
+        now = 0 if self._host.counter is None else int(as_numpy(self._host.counter))
+        steps = formulas.steps_of(record, self._state, self._config, self._subject, now)
         if steps is not None and record.iterations not in (None, steps):
             plan.leave_out(f"global_step {record.iterations}: by its beta powers, Adam has made {steps} steps")
+        if steps is None and record.possible_steps:
+            possible = formulas.possible_steps(record, self._config, self._subject)
+            left_out = f"{formulas.described(possible)}: the file does not say to which optimizer they belong"
+            plan.leave_out(left_out, has_effect=now not in possible.values())
+            steps = now
         self._steps = steps
         self._applied = (steps or 0) // formulas.gradient_steps(record, self._config, self._subject)
         # Legacy optimizers create the counter, an int64, when it is read first.
@@ -264,7 +270,7 @@ class _Loading:
                     f"{sorted(there)}. {SEE_DOCS}"
                 )
         for name in there:
-            is_known = algorithms.is_beta_power(name) or (
+            is_known = algorithms.beta_of_power(name) is not None or (
                 algorithms.has_momentum_product(self._state) and algorithms.is_momentum_product(name)
             )
             if not is_known and name not in {each.lstrip("_") for each in self._target.others}:

@@ -9,7 +9,7 @@ from typing import Any
 from mpls.core.dynamic import DEFAULTS, DynamicLossScale, current_settings
 from mpls.core.loss_scale import is_dynamic, is_fixed
 from mpls.core.wrapper_members import record_of
-from mpls.formats.record import LossScaleRecord
+from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.formats.state_dicts import dynamic_state
 from mpls.formats.validity import check_good_steps, check_scale, usable_growth_steps
 from mpls.formats.wrapper_state import (
@@ -143,11 +143,11 @@ class ScalePlan:
     warning: str | None = None
 
 
-def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject: str) -> ScalePlan:
+def plan_scale(source: OptimizerRecord, wrapper: Any, plan: Plan, subject: str) -> ScalePlan:
     """Return the loss scale that the target will get: it is set if source and target have dynamic ones.
 
     Args:
-        record: the loss scale of the source; None if it is not wrapped.
+        source: the source.
         wrapper: the wrapper of the target; None if it is not wrapped.
         plan: the plan of the transfer, which gets lines for the report.
         subject: the origin of the source, for errors.
@@ -156,6 +156,17 @@ def plan_scale(record: LossScaleRecord | None, wrapper: Any, plan: Plan, subject
         SavedStateError: the source's scale or counter is not valid.
     """
     target = None if wrapper is None else scale_of(wrapper)
+    record = source.loss_scale
+    if source.possible_scales:
+        scales = source.possible_scales.items()
+        found = ", ".join(f"{name}: {each.scale:g} with {each.good_steps} good steps" for name, each in scales)
+        left_out = f"{found}: the file does not say to which optimizer they belong"
+        plan.leave_out(left_out, has_effect=False)
+        if target is None or not target.record.dynamic:
+            return ScalePlan()
+        starts = f"The target's loss scale stays at {target.record.scale:g}. To change it, call optimizer."
+        call = 'load_state_dict({**optimizer.state_dict(), "scale": SCALE, "good_steps": GOOD_STEPS})'
+        return ScalePlan(warning=f"convert_state: {left_out}. {starts}{call}.")
     if target is None:
         if record is not None:
             reason = "is not wrapped" if wrapper is None else "has a loss scale of its own class"

@@ -37,6 +37,8 @@ OPTIMIZER_KEYS = [
     "loss_scale",
     "options",
     "counts",
+    "possible_steps",
+    "possible_scales",
     "restores_into",
 ]
 KEYS = ["path", "status", "reason", "format", "written_by", "refusal", "optimizers"]

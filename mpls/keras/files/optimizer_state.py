@@ -61,7 +61,7 @@ def restore_optimizer(model: Any, file: ModelFile, record: FileRecord, custom_ob
             missing.append("the optimizer's iterations and slots")
     elif is_replaced and file.format == ".keras" and state_of(found.algorithm) is None:
         # The file does not name the slots of a class of the user. tf_keras has loaded them.
-        set_scale(wanted, plan_scale(found.loss_scale, wanted, Plan(), found.key))
+        set_scale(wanted, plan_scale(found, wanted, Plan(), found.key))
     elif _is_to_be_loaded(found) or is_replaced or not _keeps_optimizers(file):
         _load(found, wanted, file, model.trainable_variables)
     if found.loss_scale is not None and found.loss_scale.dynamic and found.loss_scale.scale is None:
