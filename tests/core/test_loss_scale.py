@@ -281,13 +281,14 @@ class UpdateInGraphsTest(unittest.TestCase):
 
 
 class SubclassTest(unittest.TestCase):
-    def test_it_may_make_the_state_itself(self) -> None:
+    @parameterized.expand([("int64",), ("int32",)])
+    def test_it_may_make_the_state_itself(self, dtype: str) -> None:
         class FromScratch(DynamicLossScale):
             def __init__(self) -> None:
                 super(DynamicLossScale, self).__init__()
                 self._initial_loss_scale, self._increment_period, self._multiplier = 32.0, 2, 2.0
                 self._current_loss_scale = self._add_weight("mine", 16.0, tf.float32)
-                self._num_good_steps = self._add_weight("counter", 0, tf.int64)
+                self._num_good_steps = self._add_weight("counter", 0, dtype)
 
         scale = FromScratch()
         counter = scale._num_good_steps
