@@ -165,7 +165,7 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     if known is not None:
         return group(if_true() if known else if_false())
     if _can_be_gated():
-        return gated(condition, lambda: group(if_true()), lambda: group(if_false())).op
+        return gated(condition, lambda: group(if_true()), lambda: group(if_false()))
     return group(tf.cond(condition, lambda: group(if_true()), lambda: group(_apart(if_false))))
 
 
@@ -188,8 +188,8 @@ def value_from(
 ) -> Any:
     """Return a tensor that one of two functions computes from tensors.
 
-    `tf.cond` passes each tensor through an op of its own, in each step. Gates pass none, nor does a conditional that is
-    one op; that runs on one device, so that it is not used where there are others.
+    `tf.cond` passes each tensor through an op of its own, in each step. A conditional that is one op passes none; it
+    runs on one device, so that it is not used where there are others.
 
     Args:
         tensors: dense tensors.
@@ -198,8 +198,6 @@ def value_from(
         if_false: the same; it returns a tensor of the same shape and dtype, and is the branch that is seldom taken.
         name: as in `value_of`.
     """
-    if _can_be_gated():
-        return gated(condition, lambda: if_true(*tensors), lambda: _called(lambda: if_false(*tensors)), name)
     if not (_is_simple_graph() and len(tensors) >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}):
         return value_of(condition, lambda: if_true(*tensors), lambda: _apart(lambda: if_false(*tensors)), name)
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]

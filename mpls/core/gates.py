@@ -11,7 +11,7 @@ import tensorflow as tf
 from mpls.errors import ArgumentValueError, error_text
 
 
-def gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], name: str = "cond") -> Any:
+def gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
     """Build both branches with ops that wait for a gate of their branch, one of which never opens.
 
     `tf.cond` passes each variable and each tensor that a branch uses through ops of its own, which cost as much as to
@@ -19,25 +19,23 @@ def gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any
 
     Args:
         condition: scalar boolean tensor.
-        if_true: returns an op or a tensor.
+        if_true: returns an op.
         if_false: the same.
-        name: name scope of all that is built.
 
     Returns:
-        The tensor of the branch that is taken; for an op, a boolean tensor that waits for the op.
+        An op that waits for that of the branch that is taken.
     """
     outer = tf.compat.v1.get_default_graph().get_name_scope()
-    with tf.name_scope(name) as inner:
+    with tf.name_scope("cond") as inner:
         switch = tf.raw_ops.Switch(data=condition, pred=condition)
-        results = []
+        done = []
         for gate, build in ((tf.identity(switch.output_true), if_true), (tf.identity(switch.output_false), if_false)):
             creator = functools.partial(_variable_of_branch, gate.op, outer, inner)
             with tf.control_dependencies([gate]), tf.variable_creator_scope(creator):
-                result = build()
-                with tf.control_dependencies([result]):
-                    # For an op, which has no value, stands the gate.
-                    results.append(tf.identity(result if tf.is_tensor(result) else gate))
-        return tf.raw_ops.Merge(inputs=results).output
+                op = build()
+            with tf.control_dependencies([op]):
+                done.append(tf.identity(gate))
+        return tf.raw_ops.Merge(inputs=done).output.op
 
 
 def _variable_of_branch(gate: Any, outer: str, inner: str, create: Callable[..., Any], **kwargs: Any) -> Any:
