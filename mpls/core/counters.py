@@ -351,7 +351,7 @@ class StepLosses(GraphLocal):
                 return self.noted(loss())
 
             return noting
-        # Others are refused when they are scaled.
+        # Integers are refused when they are scaled, and complex losses are not reported.
         if tf.is_tensor(loss) and loss.dtype.is_floating:
             self._of_replica().note_loss(loss)
         return loss

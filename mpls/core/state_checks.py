@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +79,7 @@ class SavedObject:
     def child(self, *names: str) -> SavedObject | None:
         """Return the object at a path of local names below this one; None if there is none."""
         found = self.graph.child(self.number, *names)
-        return None if found is None else dataclasses.replace(self, number=found)
+        return None if found is None else replace(self, number=found)
 
     @property
     def family(self) -> Family | None:
