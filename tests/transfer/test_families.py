@@ -31,7 +31,10 @@ from tests.transfer.training import (
 )
 
 # Those that only some families have.
-SOME: dict[str, tuple[str, dict[str, Any]]] = {"lion": ("Lion", {}), "adamw": ("AdamW", {})}
+SOME: dict[str, tuple[str, dict[str, Any]]] = {
+    "lion": ("Lion", {"beta_1": 0.999, "beta_2": 0.3}),
+    "adamw": ("AdamW", {}),
+}
 CASES = [(f"{name}_{a}_to_{b}", name, a, b) for name in SETTINGS for a, b in PAIRS]
 CASES += [(f"{name}_{a}_to_{b}", name, a, b) for name in SOME for a, b in PAIRS if "legacy" not in (a, b)]
 CASES += [(f"adafactor_{family}", "adafactor", family, family) for family in ("new", "keras3")]
@@ -55,27 +58,19 @@ class BareTest(unittest.TestCase):
         self.assertEqual(tuple(each[:9] for each in report.differences), formulas)
         self.assertEqual([each for each in report.left_out if case != "sgd"], [])
         assert_close(others, before, rtol=0)
+        if case != "sgd" and "legacy" not in (a, b):
+            # Both families list the slots in one order, among scalars.
+            slots = [[each for each in one.variables if len(each.shape)] for one in (target, source)]
+            assert_close(*slots, rtol=0)
         train(source, trained, 6, 12)
         train(target, others, 6, 12)
-        assert_close(others, trained)
+        assert_close(others, trained, rtol=0 if a == b else 2e-6)
         fresh, untrained = optimizer(b, algorithm, **settings), variables(b, before)
         train(fresh, untrained, 6, 12)
-        if case not in ("sgd", "lion"):
+        if case != "sgd":
             # The state matters: without it, training goes elsewhere.
             with self.assertRaises(AssertionError):
                 assert_close(untrained, trained, rtol=1e-3)
-
-    def test_bit_equal_in_one_family(self) -> None:
-        for family in MODULES:
-            for case, (algorithm, settings) in SETTINGS.items():
-                with self.subTest(family=family, case=case):
-                    source, trained = optimizer(family, algorithm, **settings), variables(family)
-                    train(source, trained, 0, 5)
-                    target, others = optimizer(family, algorithm, **settings), like(family, trained)
-                    mpls.convert_state(source, target, others, source_variables=trained)
-                    train(source, trained, 5, 9)
-                    train(target, others, 5, 9)
-                    assert_close(others, trained, rtol=0)
 
     def test_the_same_variables_need_not_be_named(self) -> None:
         # One model, whose optimizer is exchanged; tf_keras' families train the same variables.
