@@ -405,9 +405,8 @@ def increment(variable: Any) -> Any:
 
 def _has_quick_ops(variable: Any) -> bool:
     """Return whether the ops of a variable do what its methods do, which take several times as long in eager mode."""
-    if not tf.executing_eagerly() or tf.distribute.has_strategy():
-        return False
-    return isinstance(variable, tf.Variable) and not isinstance(variable, tf.distribute.DistributedValues)
+    is_local = isinstance(variable, tf.Variable) and not isinstance(variable, tf.distribute.DistributedValues)
+    return is_local and tf.executing_eagerly()
 
 
 def plain(value: Any) -> Any:

@@ -70,6 +70,9 @@ class CreationTest(unittest.TestCase):
         with strategy.scope():
             self.assertEqual(float(scale()), 8.0)
         self.assert_mirrored(scale, strategy)
+        # Outside of the scope, too, a step counts on all replicas.
+        scale.update([tf.constant(1.0)])
+        self.assertEqual(locals_of(strategy, scale._num_good_steps), [1, 1])
 
 
 class UpdateTest(unittest.TestCase):
