@@ -369,7 +369,7 @@ def _as_value_of(weight: Any, value: Any, subject: str) -> Any:
     dtype = weight.dtype.base_dtype
     given = np.asarray(value)
     if given.dtype.kind in "biuf" and given.shape == tuple(weight.shape):
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(invalid="ignore"):
             converted = given.astype(dtype.as_numpy_dtype)
         if dtype.is_floating or np.array_equal(converted, given):
             return converted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 import tempfile
 import warnings
@@ -281,6 +282,12 @@ class TestHostileState:
         (saved._current_loss_scale if what == "scale" else saved._num_good_steps).assign(value)
         with tempfile.TemporaryDirectory() as folder:
             path = tf.train.Checkpoint(scale=saved, variable=variable).save(f"{folder}/ckpt")
-            with pytest.raises(mpls.errors.SavedStateError, match=r"ckpt-1: scale/"):
-                tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
+            data = pathlib.Path(f"{path}.data-00000-of-00001")
+            for content, wanted in (
+                (data.read_bytes(), "must be "),
+                (b"?" * 24 + data.read_bytes()[24:], "must be readable"),
+            ):
+                data.write_bytes(content)
+                with pytest.raises(mpls.errors.SavedStateError, match=rf"ckpt-1: scale/\S+ {wanted}"):
+                    tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
         assert (float(loss_scale()), float(other.numpy())) == (8.0, 2.0)

@@ -94,7 +94,7 @@ BAD = [
     ({"good_steps": 6}, "good_steps must be a whole number from 0 to 5"),
     ({"good_steps": 1.5}, "good_steps must be a whole number"),
     ({"growth_steps": 6}, "growth_steps must be 5"),
-    ({"multiplier": 4.0}, "multiplier must be 2.0"),
+    ({"growth_steps": None, "multiplier": 4.0}, "multiplier must be 2.0"),
     ({"initial_scale": -1.0}, "initial_scale must be a positive"),
     ({"weights": {"value": 1.0}}, "weights must have the keys"),
 ]
@@ -156,6 +156,8 @@ class TestFixed:
         ):
             with pytest.raises(mpls.errors.SavedStateError, match=message):
                 holder.load_state_dict(state)
+        with pytest.warns(mpls.errors.MplsWarning, match="not used here is min_scale=1.0"):
+            holder.load_state_dict({"dynamic": False, "scale": 64.0, "min_scale": 1.0})
         assert holder.state_dict()["scale"] == 64.0
 
 
@@ -173,6 +175,7 @@ class TestOwnClasses:
             ({"weights": {"value": 1.0}}, "weights must have the keys"),
             ({"weights": {"value": 1.0, "steps": [1.5, 0]}}, "steps must be int32"),
             ({"weights": {"value": 1.0, "steps": [2**40, 0]}}, "steps must be int32"),
+            ({"weights": {"value": 1.0, "steps": [float("nan"), 0]}}, "steps must be int32"),
             ({"weights": {"value": [1.0], "steps": [0, 0]}}, "value must be float32 of shape"),
             ({"weights": {"value": "1.0", "steps": [0, 0]}}, "value must be float32"),
             (STATE, "have the keys"),
