@@ -116,7 +116,7 @@ class WarningTest(unittest.TestCase):
     @parameterized.expand(["mpls.keras.optimizer", "tensorflow.python.eager.x", "tf_keras.src.engine", "keras.src"])
     def test_frames_of_frameworks_are_passed_over(self, module: str) -> None:
         namespace: dict[str, Any] = {"__name__": module, "warn": errors.warn_user, "Category": errors.MplsWarning}
-        exec(compile("def call():\n    warn('text', Category)\n", "framework.py", "exec"), namespace)
+        exec(compile("def call():\n    warn('text', Category)\n", "<framework>", "exec"), namespace)
         call = namespace["call"]
         warning = self.caught(call)
         self.assertEqual(warning.filename, __file__)
