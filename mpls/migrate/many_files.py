@@ -286,9 +286,7 @@ def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | No
 
 
 def default_jobs() -> int:
-    """Return how many processes are used: as many as there are cores for this one."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+    """Return how many processes are used: as many as there are cores."""
     return os.cpu_count() or 1
 
 
@@ -320,8 +318,8 @@ def _end_with_parent() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+    assert parent is not None
+    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
 
 
 def _wait_and_end(sentinel: int) -> None:

@@ -41,7 +41,7 @@ def rewritten(analysis: Analysis) -> tuple[tuple[Edit, ...], tuple[Finding, ...]
             edits.append(found)
         else:
             findings[found.node.lineno, found.node.col_offset, found.rule, found.text] = found
-    kept = _without_nested(edits)
+    kept = tuple(sorted(set(edits), key=lambda each: (each.start, -each.end, each.new)))
     in_order = tuple(findings[key] for key in sorted(findings))
     if edits:
         try:
@@ -153,17 +153,6 @@ class _Rewriting:
         """Return whether the text has a name where the syntax tree says: it is wrong in f-strings up to Python 3.11."""
         names = chain.names[: chain.parts.index(node) + 1]
         return _SPACE.sub("", self._text.source(node)) == ".".join(names)
-
-
-def _without_nested(edits: list[Edit]) -> tuple[Edit, ...]:
-    """Return the edits without those inside of others, and each once."""
-    kept: list[Edit] = []
-    for edit in sorted(set(edits), key=lambda each: (each.start, -each.end, each.new)):
-        outer = kept[-1] if kept else None
-        if outer is not None and edit.start < outer.end and edit.end <= outer.end:
-            continue
-        kept.append(edit)
-    return tuple(kept)
 
 
 # What names are written, and the imports that they need.
@@ -328,9 +317,8 @@ def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Fin
         row = named(path)
         assert row is not None
         rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
-        if rule is not None:
-            text = f"imports {new} in place of {row.path}"
-            yield Finding(alias, text, Outcome.CHANGED, rule.name)
+        assert rule is not None
+        yield Finding(alias, f"imports {new} in place of {row.path}", Outcome.CHANGED, rule.name)
 
 
 def _module(alias: ast.alias, home: str) -> str:

@@ -159,8 +159,6 @@ class SourceText:
         while place := bisect(inside, edit.start, key=self._start_of_lines):
             node = inside[place - 1]
             _, end_of_lines = self.line_span(node.end_lineno or node.lineno)
-            if edit.end > end_of_lines:
-                break
             start, end, inside = self._start_of_lines(node), end_of_lines, _inside(node)
         return start, end
 
@@ -206,8 +204,6 @@ class NotebookText:
             whole = _value(next(tokens), tokens)
         except (ValueError, RecursionError) as error:
             raise UnreadableError(str(error)) from None
-        if self._encoded(self._json) != content:
-            raise UnreadableError("cannot be written back as it was")
         self.source: SourceText = SourceText(self._cells.text)
         self.unread: tuple[tuple[int, str], ...] = self._cells.unread
         self._pieces: list[list[_String]] = sources_of(whole)
@@ -308,8 +304,5 @@ def _value(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> Any:
 
 
 def _until(end: str, tokens: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
-    for token in tokens:
-        if token[0] == end:
-            return
-        if token[0] not in ",:":
-            yield token
+    within = itertools.takewhile(lambda token: token[0] != end, tokens)
+    return (token for token in within if token[0] not in ",:")

@@ -156,10 +156,11 @@ class Objects:
         )
 
     def _of_self(self, method: Region) -> Kinds:
-        owner = None if method.parent is None else method.parent.owner
-        if not isinstance(owner, ast.ClassDef) or method.parent is None or method.parent.parent is None:
-            return UNKNOWN
-        return self._of_class(owner, method.parent.parent)
+        within = method.parent
+        assert within is not None
+        assert isinstance(within.owner, ast.ClassDef)
+        assert within.parent is not None
+        return self._of_class(within.owner, within.parent)
 
     def _of_class(self, owner: ast.ClassDef, region: Region) -> Kinds:
         if any(getattr(each, "name", "") == "loss_scale" for each in owner.body):
@@ -212,8 +213,6 @@ def _wrapper_class(node: ast.expr, region: Region, meanings: Meanings) -> Kinds:
 _Key = tuple[int, str]
 # What is a wrapper by what it is assigned.
 _KNOWN: _Key = (0, "a wrapper")
-# The number of calls through which arguments are followed.
-_ROUNDS = 4
 
 
 class _Evidence:
@@ -241,7 +240,7 @@ class _Evidence:
         others = () if has_own_members else (*self._passed(), *self._kept())
         for target, value in (*others, *self._compiled(), *self._models()):
             given.setdefault(target, []).append(value)
-        for _ in range(_ROUNDS):
+        while True:
             before = len(self._keys)
             for target, values in given.items():
                 if target in self._keys:
@@ -652,7 +651,7 @@ def _assigned(releases: Releases) -> Iterator[Flow]:
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
     """Yield what an expression may be, or what may be in it."""
-    inner: list[ast.expr | None] = []
+    inner: list[ast.expr] = []
     if isinstance(node, ast.IfExp):
         inner = [node.body, node.orelse]
     elif isinstance(node, ast.BoolOp | ast.Dict):
@@ -666,8 +665,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
     else:
         yield node
     for each in inner:
-        if each is not None:
-            yield from _parts(each)
+        yield from _parts(each)
 
 
 def _returned(releases: Releases) -> Iterator[Flow]:
@@ -715,7 +713,7 @@ class Named:
             for name, found in self._flows.items()
             if name.endswith("()") and any(each.value.name in self._around for each in found)
         }
-        for _ in range(_ROUNDS):
+        while True:
             before = sum(map(len, self._known.values()))
             for name, found in self._flows.items():
                 for flow in found:

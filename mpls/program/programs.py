@@ -179,11 +179,7 @@ class Tree:
     def survey(self, file: _File) -> Survey:
         """Return the survey of a file, which is parsed again if it was forgotten."""
         if file.key not in self._surveys:
-            try:
-                self._keep(file, Survey(parse(file.read()), may_be_cut=True))
-            except UNREADABLE:
-                # It was changed meanwhile.
-                self._keep(file, Survey(parse("")))
+            self._keep(file, Survey(parse(file.read()), may_be_cut=True))
         found = self._surveys[file.key] = self._surveys.pop(file.key)
         return found[0]
 

@@ -321,7 +321,7 @@ class Survey:
         self.imports: list[Located] = []
         self.stars: list[ast.ImportFrom] = []
         self.exported: set[str] = set()
-        self.returns: dict[ast.AST, list[tuple[ast.expr | None, Region]]] = {}
+        self.returns: dict[ast.AST | None, list[tuple[ast.expr | None, Region]]] = {}
         self.functions: set[str] = set()
         self.classes: dict[ast.ClassDef, Region] = {}
         self.bodies: dict[Function, Region] = {}
@@ -502,8 +502,7 @@ class Survey:
             self._bind(each.arg, None)
 
     def _return(self, node: ast.Return) -> None:
-        if self._region.owner is not None:
-            self.returns.setdefault(self._region.owner, []).append((node.value, self._region))
+        self.returns.setdefault(self._region.owner, []).append((node.value, self._region))
         self._all([node.value])
 
     def _assigned(self, value: ast.expr | None, targets: list[ast.expr]) -> None:
@@ -615,7 +614,8 @@ class Survey:
             self.chains.append(Chain(node, names, self._region, role, call, self._here, self._string, self._choice))
             if role is not Role.ANNOTATION and len(names) > 1 and not MEMBERS.isdisjoint(names):
                 self._note_members(node, call)
-        elif isinstance(node, ast.Attribute):
+        else:
+            assert isinstance(node, ast.Attribute)
             self._note_loose(node, call)
             self._visit_below(node)
 

@@ -450,11 +450,9 @@ class _File:
         base_calls = self._base_calls()
         for node, region in self._survey.classes.items():
             outer = region.parent
-            bindings = [] if outer is None else outer.outer.get(node.name, outer).names.get(node.name, [])
-            statement = next((each.statement for each in bindings if each.value is node), None)
-            if outer is None or statement is None:
-                continue
-            state = self._releases.state(statement)
+            assert outer is not None
+            bindings = outer.outer.get(node.name, outer).names[node.name]
+            state = self._releases.state(next(each.statement for each in bindings if each.value is node))
             if state.is_dead:
                 continue
             bases: list[tuple[str, bool]] = []

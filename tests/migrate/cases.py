@@ -92,6 +92,14 @@ WRAPPERS = {
     "an object with values of the program": case(
         f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(flags.scale))\n"
     ),
+    "objects of which the arguments are not all told": case(
+        f"{TF_OLD}a = {KEPT}(opt, {SCALES}.DynamicLossScale(*arguments))\n"
+        f"b = {KEPT}(opt, {SCALES}.FixedLossScale(value=8))\nc = {KEPT}(opt, {SCALES}.FixedLossScale(flags.scale))\n"
+    ),
+    "powers": case(
+        f"{TF_BOTH}a = {NEW}(opt, {FIXED}2 ** 15)\nb = {KEPT}(opt, 2 ** n)\nc = {KEPT}(opt, 2 + 3)\n"
+        f"d = {KEPT}(opt, 2 ** 400)\n"
+    ),
     "an object that is used elsewhere": case(
         f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\nprint(scale())\n"
     ),
@@ -111,6 +119,20 @@ WRAPPERS = {
         f"{TF_BOTH}opt = {NEW}(opt, «'dynamic'→dynamic=True, skip_counts_step=False»)\n"
         f"other = {KEPT}(opt, scale«→, skip_counts_step=False»)\n",
         as_of="2.2",
+    ),
+    "the public wrapper as of 2.2": case(
+        f"{TF_NEW}a = {PUBLIC}(opt, dynamic=False, initial_scale=8)\n"
+        f"b = {PUBLIC}(opt«→, skip_counts_step=False»)\nc = {PUBLIC}(opt, **more)\nd = {PUBLIC}()\n",
+        *("public-wrapper",) * 2,
+        as_of="2.2",
+    ),
+    "an initial scale that none can have": case(
+        f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(0))\n", "experimental-wrapper"
+    ),
+    "one of two, by keyword": case(
+        "try:\n    from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n"
+        "except ImportError:\n    from «tensorflow.keras.mixed_precision→mpls.experimental» import LossScaleOptimizer\n"
+        "opt = LossScaleOptimizer(opt, loss_scale=scale)\n"
     ),
     "the public wrapper with Keras 2": case(
         f"{TF}opt = {KERAS}.LossScaleOptimizer(opt, dynamic=False, initial_scale=128)\n"
@@ -143,6 +165,9 @@ WRAPPERS = {
     "tf that may be something else": case(
         f"{TF}if other:\n    tf = other\nopt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "experimental-wrapper"
     ),
+    "a value that may be something else": case(
+        f"{TF}if other:\n    tf = other\nKINDS = [{EXPERIMENTAL}.LossScaleOptimizer]\n", "experimental-wrapper"
+    ),
     "comments beside a loss scale in parentheses": case(
         f"{TF_OLD}opt = {KEPT}(\n    o,  # inner\n    (\n        128  # fixed\n    ),\n)\n"
     ),
@@ -150,12 +175,26 @@ WRAPPERS = {
         f"{TF}opt = (\n    tf.keras  # Keras\n    .mixed_precision.experimental.LossScaleOptimizer(opt, 8)\n)\n",
         "experimental-wrapper",
     ),
+    "comments in a namespace and in a call": case(
+        f"{TF_NEW}mp = (\n    tf.keras  # Keras\n    .mixed_precision.experimental\n)\nopt = {NEW}(opt, {FIXED}8)\n"
+        "opt.loss_scale(  # now\n)\n",
+        "experimental-policies",
+        "loss-scale-calls",
+    ),
     "no tf at all": case(f"opt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"),
 }
 VALUES = {
     "a tuple": case(
         f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
         "KINDS = (LSO, int)\nopt = LSO(inner, 'dynamic')\nheld = isinstance(opt, KINDS)\n",
+    ),
+    "an import in a class": case(
+        "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\nclass C:\n"
+        "    from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n"
+        "    from os import *\nopt = LSO(inner, 'dynamic')\n"
+    ),
+    "in the dictionary of a module": case(
+        f"{TF_OLD}E = {MODULE}\nkind = E.__dict__['LossScaleOptimizer']\nopt = E.LossScaleOptimizer(inner, 8)\n"
     ),
     "an attribute of a class": case(
         f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
@@ -174,7 +213,9 @@ VALUES = {
         "dynamic_growth_steps=1000, growth_factor=4, backoff_factor=1 / 4)»\n",
         "experimental-wrapper",
     ),
-    "no wrapper is made": case(f"{TF_OLD}KINDS = ({KEPT},)\n", "experimental-wrapper"),
+    "no wrapper is made, and an annotation": case(
+        f"{TF_BOTH}KINDS = ({KEPT},)\ndef f(opt: {NEW}): pass\n", "experimental-wrapper"
+    ),
     "a tuple in the test": case(f"{TF_NEW}opt = {NEW}(inner, {FIXED}8)\nheld = isinstance(opt, ({NEW}, int))\n"),
     "names that are tested": case(
         f"{TF_BOTH}LSO = {KEPT}\nE = {MODULE}\nopt = {NEW}(inner, {FIXED}8)\n"
@@ -245,6 +286,9 @@ MEMBERS = {
         "opt._loss_scale = scale\nopt.loss_scale(3)\n",
     ),
     "a gate that compares strings": case(f"{TF}if tf.__version__ < '2.4.0':\n    pass\n", "version-strings"),
+    "other comparisons of the version": case(
+        f"{TF}a = tf.__version__ == '2.4'\nb = tf.__version__ < '2.x'\nc = '2.4' > other\nd = tf.__version__ < OLD\n"
+    ),
     "a gate the other way round": case(f"{TF}OLD = '2.4' > tf.version.VERSION\n", "version-strings"),
     "a gate that is right": case(f"{TF}if tf.__version__ >= '2':\n    pass\n"),
     "the type of a subclass": case(
@@ -252,8 +296,20 @@ MEMBERS = {
         *("types-of-wrappers",) * 2,
     ),
     "a name in a string": case(
-        "import importlib\nm = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n",
-        "names-in-strings",
+        "import importlib\nm = importlib.import_module('tensorflow.keras.mixed_precision.experimental')\n"
+        "make = find('tf.train.experimental.DynamicLossScale.from_config')\n",
+        *("names-in-strings",) * 2,
+    ),
+    "what is there, or not known": case(f"{TF}hasattr({KERAS}, name)\ngetattr({KERAS}, 'Policy')\n"),
+    "a name that unknown modules have": case("tf = make()\nx = tf.keras.mixed_precision.other.name\n"),
+    "what a comprehension makes": case(
+        f"{TF_NEW}a, b = [{NEW}(o, {DYNAMIC}) for o in inner]\na.loss_scale«()→»\nc, d = [f(o) for f in fs]\n"
+    ),
+    "an f-string with a name": case(f"{TF_OLD}print(f'{{{SCALES}.DynamicLossScale}}')\n"),
+    "more names than are followed": case(
+        f"{TF}a0 = tf if x else None\n{'; '.join(f'a{i + 1} = a{i} or y' for i in range(30))}\n"
+        f"a30.{EXPERIMENTAL[3:]}.set_policy('float32')\n",
+        "experimental-policies",
     ),
     "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n", "names-in-strings"),
     "a guard without another branch": case(f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\n", "names-in-strings"),
@@ -303,6 +359,16 @@ RELEASES = {
     "an object in a variable": as_of_2_3(
         f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, scale)\nprint(scale())\n"
     ),
+    "an object that may be either": as_of_2_3(
+        f'{TF}«→import mpls.experimental\n»import os\n«→mpls.install(as_of="2.3")\n»'
+        f"scale = {SCALES}.DynamicLossScale(8)\nif fixed:\n    scale = {SCALES}.FixedLossScale(8)\n"
+        f"opt = {KEPT}(optimizer, scale)\nprint(scale())\n"
+    ),
+    "where the name mpls is taken": as_of_2_3(
+        f"{TF}«→import mpls.experimental as mpls_experimental\n»mpls = 1\n"
+        f"opt = «{EXPERIMENTAL}→mpls_experimental».LossScaleOptimizer(optimizer, scale«→, skip_counts_step=True»)\n"
+        "print(opt.get_config())\n"
+    ),
     "the identity of the object": as_of_2_3(
         f"{TF_INSTALL}opt = {KEPT}(optimizer, make())\nassert opt.loss_scale is other\n"
     ),
@@ -311,7 +377,7 @@ RELEASES = {
     ),
     "the config": as_of_2_3(f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.get_config()['loss_scale'])\n"),
     "the class of the wrapper": as_of_2_3(
-        f"{TF_INSTALL}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt).__name__)\n"
+        f"{TF_INSTALL}Kind = type('Kind', (), {{}})\nopt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt).__name__)\n"
     ),
     "a loss scale's class": as_of_2_3(
         f"{TF_INSTALL}class Mine({SCALES}.LossScale): pass\nopt = {KEPT}(optimizer, Mine())\n"
@@ -352,9 +418,13 @@ RELEASES = {
         "names-in-strings",
     ),
     "it is called already": case(
-        'import mpls.experimental\nmpls.install(as_of="2.3")\n'
+        'import mpls.experimental\nsetup.install()\nmpls.install(as_of="2.3")\n'
         "opt = mpls.experimental.LossScaleOptimizer(optimizer, 'dynamic')\nloss = opt.get_scaled_loss(loss)\n"
         "print(opt.loss_scale())\n",
+    ),
+    "what is written is imported already": as_of_2_3(
+        f'import mpls\nimport mpls.experimental\n{TF}«→mpls.install(as_of="2.3")\n»'
+        f"opt = {KEPT}(optimizer, 'dynamic')\nprint(opt.get_config())\n"
     ),
     "the class is compared": case(
         f"{TF_OLD}opt = {KEPT}(optimizer, 'dynamic')\nprint(type(opt) is {KEPT})\n", "types-of-wrappers"
@@ -410,6 +480,7 @@ RELEASES = {
         "LossScaleOptimizer, Policy, get_layer_policy, global_policy, set_policy»\nclass LossScaleOptimizer: pass\n"
         "opt = LossScaleOptimizer(optimizer, 8)\n",
     ),
+    "stars of modules that stay": case("from tensorflow.keras.mixed_precision import *\nfrom tensorflow import *\n"),
     "a star of a private module": case(
         "from tensorflow.python.keras.mixed_precision.experimental.loss_scale_optimizer import *\n", "star-imports"
     ),
@@ -435,6 +506,11 @@ IMPORTS = {
     "import without as": case(
         "import «tensorflow.keras.mixed_precision.experimental→tensorflow»\n«→import mpls.experimental\n"
         "»«tensorflow.keras.mixed_precision→mpls».experimental.set_policy('mixed_float16')\n",
+    ),
+    "a class like a module": case(
+        "import «tensorflow.keras.mixed_precision.experimental→tensorflow»\n«→import mpls.experimental\n»"
+        "import tensorflow.keras.mixed_precision.experimental.Policy\n"
+        "«tensorflow.keras.mixed_precision→mpls».experimental.Policy('float32')\n"
     ),
     "a name": case(f"{FROM}opt = LossScaleOptimizer(opt, {DYNAMIC})\n"),
     "a name that is only passed on": case(
@@ -538,6 +614,9 @@ NATIVES = {
         "        self.optimizer.get_scaled_loss(loss(data))\n",
         keras=3,
     ),
+    "as of 2.4, with Keras 2": native(
+        f"{TF}opt = {NATIVE}(opt, {DYNAMIC})\nother = {KERAS}.LossScaleOptimizer(opt)\n", as_of="2.4"
+    ),
     "as of 2.2": native(f"{TF_NEW}opt = {NEW}(opt, «'dynamic'→dynamic=True, skip_counts_step=False»)\n", as_of="2.2"),
     "a second argument that is passed on": native(
         f"{TF_NEW}opt = {NEW}(opt, {FIXED}8)\nopt.apply_gradients(pairs, 1.0)\n"
@@ -553,6 +632,21 @@ NATIVES = {
         f"{TF_OLD}p = {MODULE}.Policy('mixed_float16', loss_scale=8)\n"
         f"«{EXPERIMENTAL}.set_policy→{KERAS}.set_global_policy»(p)\n",
     ),
+    "a module in an attribute": native(
+        f"{TF_OLD}self.mp = {MODULE}\nself.mp.set_policy('float32')\n", "experimental-wrapper"
+    ),
+    "one of two modules": native(
+        f"{TF_OLD}mp = {KERAS} if new else tf.compat.v1.keras.mixed_precision\n"
+        "«mp→mpls».experimental.set_policy('float32')\n",
+        *("experimental-wrapper",) * 2,
+    ),
+    "modules in two variables": native(
+        f"{TF}mp = «{EXPERIMENTAL}→{KERAS}»\nmp.Policy('float32')\ndef f():\n    own = «{EXPERIMENTAL}→{KERAS}»\n"
+        "    own.Policy('float32')\n"
+    ),
+    "an unknown scale": native(f"{TF_OLD}opt = {KEPT}(opt, scale)\n"),
+    "a test for subclasses": native(f"{TF_NEW}opt = {PUBLIC}(opt)\nissubclass(kind, {PUBLIC})\n"),
+    "a key of a dictionary": native(f"{TF_NEW}opt = {PUBLIC}(opt)\nNAMES = {{{PUBLIC}: 'wrapper'}}\n"),
     "an assigned module": native(
         f"{TF}mp = «{EXPERIMENTAL}→{KERAS}»\n«mp.set_policy→mp.set_global_policy»(mp.Policy('mixed_float16'))\n"
     ),

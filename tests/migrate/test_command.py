@@ -17,6 +17,7 @@ import time
 import pytest
 
 from mpls.cli import main
+from mpls.migrate.source_text import Edit
 
 from .migrating import command, migrated, unwrapped
 
@@ -126,6 +127,7 @@ def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None
         ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is not Python 3"),
         # Python 3.10 reads it.
         *([("chain.py", b"mixed_precision" + b".x" * 20_000, "is")] if sys.version_info >= (3, 11) else []),
+        ("calls.py", b"mixed_precision" + b".x()" * 700, "is nested too deeply to be read to the end"),
         ("large.py", b"mixed_precision\n" + b"#" * 1_000_000, "is larger than 1000000 bytes"),
         ("old.ipynb", b"mixed_precision", "is not a notebook"),
     ],
@@ -142,15 +144,43 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert (folder / "old.py").read_text() == NEW
 
 
+def test_a_folder_that_cannot_be_read(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if path == "./closed":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    status, _, err = run(capsys, ".", "--write")
+    assert (status, (folder / "old.py").read_text()) == (2, NEW)
+    assert "mpls migrate: ./closed cannot be read: Permission denied" in err
+
+
+def test_a_fault_of_a_rule_breaks_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Edit(0, 6, "export")
+    monkeypatch.setattr("mpls.migrate.rewriting._edits_of_imports", lambda analysis: [wrong])
+    found = migrated(OLD)
+    assert found.after.decode() == OLD
+    assert [each.rule for each in found.left] == ["none"]
+    assert "the file is left as it is, since the result would be no Python" in found.said
+
+
 def test_paths_that_are_not_there(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(folder / "pipe.py")
     (folder / "empty").mkdir()
-    status, _, err = run(capsys, "nowhere", "empty", "pipe.py", "old.py", "--write")
+    # A file that can be opened alone.
+    status, _, err = run(capsys, "nowhere", "empty", "pipe.py", "/proc/self/mem", "old.py", "--write")
     assert status == 2
-    assert [line for line in err.splitlines() if line.startswith("mpls migrate: ")][:3] == [
+    assert [line for line in err.splitlines() if line.startswith("mpls migrate: ")][:4] == [
         "mpls migrate: nowhere is not there",
         "mpls migrate: empty has no Python source in it",
         "mpls migrate: pipe.py is not a file",
+        "mpls migrate: /proc/self/mem cannot be read: Input/output error",
     ]
     assert (folder / "old.py").read_text() == NEW
 

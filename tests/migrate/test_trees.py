@@ -98,6 +98,27 @@ def test_calls_in_files_that_import_no_framework(tmp_path: pathlib.Path) -> None
     assert left == [("log.py", "loss-scale-calls")]
 
 
+SHARED = (
+    "scale = tf.mixed_precision.experimental.DynamicLossScale(8)\n"
+    f"opt = {OLD}(optimizer, scale)\nprint(scale(), opt.loss_scale())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_asked"),
+    [
+        ("import mpls\nmpls.install(as_of='2.3')\n", True),
+        ("import train\n", False),
+        ("print 1\n", False),
+        ("#" * 1_000_001, False),
+    ],
+)
+def test_a_release_that_an_imported_module_asks_for(tmp_path: pathlib.Path, other: str, is_asked: bool) -> None:
+    files = {"other.py": other, "train.py": f"import other, train\nimport tensorflow as tf\n{SHARED}"}
+    left = migrated_tree(tmp_path, files).left
+    assert left == ([] if is_asked else [("train.py", "loss-scale-objects")])
+
+
 def test_modules_import_each_other(tmp_path: pathlib.Path) -> None:
     changed = migrated_tree(
         tmp_path,
@@ -121,6 +142,19 @@ def test_a_module_that_hides_tensorflow(tmp_path: pathlib.Path, shadow: str) -> 
 AS_OF = ("--as-of", "2.3")
 INSTALL = 'mpls.install(as_of="2.3")\n'
 MADE = f"import tensorflow as tf\nopt = {OLD}(opt, scale)\n"
+
+
+def test_imports_by_dots(tmp_path: pathlib.Path) -> None:
+    files = {
+        "pkg/__init__.py": "from tensorflow.keras.mixed_precision import experimental as mp\nimport tensorflow as tf\n",
+        "pkg/sub/__init__.py": "",
+        "pkg/sub/train.py": f"from ... import x\nfrom .. import mp, tf\nopt = {OLD}(opt, 8)\nmp.set_policy('float32')\n",
+        "pkg/train.py": f"from . import tf\nopt = {OLD}(opt, 8)\n",
+    }
+    changed = migrated_tree(tmp_path, files).changed
+    made = "opt = mpls.keras.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)\n"
+    assert changed["pkg/sub/train.py"].endswith(f"import mpls.keras\n{made}mp.set_policy('float32')\n")
+    assert changed["pkg/train.py"] == f"from . import tf\nimport mpls.keras\n{made}"
 
 
 def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:

@@ -48,6 +48,8 @@ SAVING = [
     ("a callback of keras", "from keras.callbacks import ModelCheckpoint\nModelCheckpoint(filepath='b')", "--keras 2"),
     # Nearly.
     ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
+    ("to an f-string", MODEL + "def f(d): model.save(f'{d}/a.h5')", ""),
+    ("to what is not told", MODEL + "model.save(*arguments)", ""),
     ("to .hdf5", MODEL + "model.save('a.hdf5')", ""),
     ("to the hub", MODEL + "def f(u): model.save(f'hf://{u}/model')\nmodel.save('hf://a/b')", ""),
 ]
@@ -59,16 +61,40 @@ GATES = [
     ("what TensorFlow has", TF + "if hasattr(tf, 'Session'):\n" + SESSION, ""),
     ("a module that may be None", TF + "try:\n    import tf_keras\nexcept ImportError:\n    tf_keras = None\n"
      "if tf_keras is None:\n" + SESSION, ""),
+    ("not what TensorFlow has", TF + "mp = tf.keras.mixed_precision\n"
+     "x = None if not hasattr(mp, 'experimental') else mp.experimental\nx.set_policy('float32')", ""),
+    ("what a module of it has", TF + "from tensorflow import compat\nif hasattr(compat.v1, 'x'):\n" + SESSION, ""),
+    ("a number of a release", TF + "from compat import __version__\nif __version__ < '2':\n" + SESSION, ""),
+    ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
 ]  # fmt: skip
 NO_GATES = [
     ("a device", TF + "if tf.test.is_gpu_available():\n" + SESSION, "--v1"),
     ("an option", TF + "args = parse()\nif args.use_legacy_decay:\n" + SESSION, "--v1"),
+    ("numbers and text", TF + "VER = '2'\nif VER < 2:\n" + SESSION, "--v1"),
+    (
+        "a name of names",
+        TF + "a0 = 1\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "if a9:\n" + SESSION,
+        "--v1",
+    ),
+    (
+        "either way",
+        TF + "ON = True\ndef f():\n    if ON:\n        pass\n    else:\n        return\n" + SESSION + "f()",
+        "--v1",
+    ),
     ("a flag of TensorFlow", TF + "FLAGS = tf.compat.v1.flags.FLAGS\nif FLAGS.fp16:\n" + SESSION, "--v1"),
 ]
 NAMES = [
     ("of a tuple", TF + "mp, n = tf.keras.mixed_precision.experimental, 1\nmp.set_policy('float32')", "--keras 2"),
     ("None first", "tf = None\n" + TF + "tf.Session()", "--v1"),
+    ("by a walrus", "import tensorflow\n[(t := tensorflow) for _ in x]\n(tf := t).Session()", "--v1"),
+    ("of a function around", "def f():\n    s = None\n    class C:\n        def g(self):\n            nonlocal s, late\n"
+     "            import tensorflow as s\n            s.Session()\n    late = 2", "--v1"),
+    ("of a pattern", TF + "match x:\n    case str() | {'a': _, **tf} | [*_, tf] as tf:\n        tf.Session()", ""),
+    ("too many", TF + "".join(f"a{i + 1} = a{i}\n" for i in range(30)).replace("a0", "tf") + "a30.Session()", "--v1"),
+    ("too many in one", TF + "x = " + "getattr(" * 30 + "tf" + ", 'compat')" * 30 + "\nx.Session()", ""),
+    ("deleted before", "del tf\ntf.Session()", ""),
+    ("of the rest", TF + "a, *tf = tensorflows\ntf.Session()", ""),
     ("deleted later", WRAPPED + "del tf", "--keras 2 --legacy-optimizers"),
 ]  # fmt: skip
 SPELLINGS = [
@@ -92,6 +118,7 @@ SWITCHES = [
     ("the other arm", TF + "NEW = True\nif NEW:\n    pass\nelse:\n    " + SETS_POLICY, ""),
     ("after a return", AMP + "def f():\n    if not AMP:\n        return\n    " + SETS_POLICY + "f()", "--keras 2"),
     ("what is imported behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\n    e.set_policy('float32')", "--keras 2"),
+    ("an operand", AMP + "x = AMP and " + SETS_POLICY, "--keras 2"),
     ("contradicted", AMP + "import tf_keras\nif AMP:\n    " + SETS_POLICY, ""),
     *(
         (f"contradicted, by {test}", AMP + f"MODE, VER = 'tf2', 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
@@ -108,6 +135,8 @@ SWITCHES = [
 FIRST_TRY = [
     ("metrics", TF + "m = tf.keras.metrics.Mean()\nm.reset_states()", "--keras 2"),
     ("an aggregator", TF + "tf.optimizers.Adam(1, gradient_aggregator=f)", "--keras 2 --legacy-optimizers"),
+    ("arguments of new optimizers", TF + "tf.keras.optimizers.Adam(1, jit_compile=True, lr=1)", "--keras 2"),
+    ("the real name", "import tensorflow_core as tf\ntf.Session()", "--v1"),
     ("cells of TF 1", TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
     ("contrib and layers", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\nx = tf.placeholder(1)\ntf.layers.dense(x, 2)", "--v1 --contrib --keras 2"),
 ]  # fmt: skip
@@ -144,6 +173,12 @@ AS_OF = [
             "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "s = L(SGD(), 1).loss_scale\ns()",
+            "(o := L(SGD(), 1)).loss_scale()",
+            "class T:\n    def __init__(self): self.s = L(SGD(), 1).loss_scale\n    def f(self): return self.s()",
+            "class T:\n    def test(self): self.assertIs(L(SGD(), s).loss_scale, s)",
+            "compile('1', '', 'eval')\nm = tf.keras.Sequential()\nm.compile(L(SGD(), 1))\nm.optimizer.loss_scale()",
+            "class B(L):\n    def __init__(self, o):\n        f = super().__init__\n        super().__init__(o, 8)\n"
+            "        if hasattr(tf, 'Session'): super().__init__(o)\nB(SGD(), 8).loss_scale()",
         )
     ),
     *(
@@ -167,6 +202,7 @@ AS_OF = [
             # Nearly.
             ("prec.set_policy(prec.Policy('mixed_float16', loss_scale=None))", OF_2_8),
             ("prec.set_policy('mixed_bfloat16')", OF_2_8),
+            ("prec.set_policy(make())", OF_2_8),
             ("prec.set_policy(args.policy)", OF_2_8),
             ("tf.keras.layers.Dense(1, dtype=prec.Policy('mixed_float16'))", OF_2_8),
             ("prec.set_policy('mixed_float16')\nif x: tf.keras.mixed_precision.set_global_policy('float32')", OF_2_8),
@@ -203,7 +239,14 @@ AS_OF = [
             "def show(o): o.loss_scale()\nshow(L(SGD()))\nshow(thing())",
             "class A:\n    def loss_scale(self): pass\ndef show(o): o.loss_scale()\nshow(L(SGD()))",
             "o, p = L(SGD()), thing()\np.loss_scale()",
+            "a0 = L(SGD())\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "a9.loss_scale()",
+            "s = L(SGD()).loss_scale\ns(1)\na.b.s()\nassertIs(s, None)",
+            "class A:\n    def run(self, o): o.loss_scale()\nx = make().run\nmake().run(L(SGD()))\nmake().run(x)",
             "o = L(SGD())\no.get_config()['optimizer']",
+            "s = thing.x\ns = L(SGD()).loss_scale\ns()",
+            "def f(o: L | None): o.loss_scale()\nL(SGD())",
+            "L(SGD())\nif tf.__version__ >= '1':\n    pass\nelse:\n    class C(L):\n"
+            "        def f(self): return self.loss_scale()",
             "o = L(SGD())\nlayer.get_config()['loss_scale']",
             "o = L(SGD())\nassert not isinstance(o.loss_scale, tf.mixed_precision.experimental.LossScale)",
             "o = L(SGD())\nisinstance(o.loss_scale, tf.Tensor)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import unittest
 import unittest.mock
@@ -45,7 +47,7 @@ class FollowingTest(unittest.TestCase):
             for name in ("package", "package.train"):
                 self.assertIn("chose --v1 (package/train.py:2 uses tf.placeholder)", chosen("-m", name))
             self.assertEqual(chosen("-m", "nowhere.at.all"), "")
-        with program(package__INIT=USES_V1, package__train=""):
+        with program(package__INIT=USES_V1, package__train="import package"):
             self.assertIn("package/__init__.py:2", chosen("-m", "package.train"))
 
     def test_a_folder_and_an_archive(self) -> None:
@@ -77,6 +79,7 @@ class FollowingTest(unittest.TestCase):
                 "sys.path.append(1)\nsys.path.append()\nsys.path.remove('..')\nsys.path.append(P.parents[9])",
             ),
             ("later", "def f():\n    sys.path.append('..')"),
+            ("long", "sys.path.append('..' + " + " + ".join(["''"] * 60) + ")"),
         ]
     )
     def test_folders_that_are_not_added(self, label: str, source: str) -> None:
@@ -94,11 +97,21 @@ class FollowingTest(unittest.TestCase):
             (path / "site-packages" / "main.py").write_text("import tool, numpy")
             self.assertEqual(needs("site-packages/main.py"), "")
 
+    def test_a_module_that_programs_share_imports_what_is_beside_each(self) -> None:
+        main = "import os, sys\nsys.path.append(os.path.dirname(os.path.dirname(__file__)))\nimport y"
+        shared = {"y": "import x, z", "z": "import x", "x": "import config"}
+        with program(a__main=main, a__config="", b__main=main, b__config=USES_V1, **shared):
+            found = {each["path"]: [one["flag"] for one in each["options"]] for each in described(".")["programs"]}
+        self.assertEqual(found, {"a/main.py": [], "b/main.py": ["--v1"]})
+
     def test_an_own_module_hides_a_framework(self) -> None:
         # A folder called keras beside the program is what `import keras` gives.
         with program(main="import keras\nkeras.ops.x\nkeras.backend.learning_phase()") as path:
             (path / "keras.py").write_text("ops = backend = 1")
             self.assertEqual(needs("main.py"), "")
+
+
+_STARS = {f"m{number}": f"from m{number + 1} import *\n" for number in range(30)} | {"m30": TF}
 
 
 class AliasTest(unittest.TestCase):
@@ -119,6 +132,19 @@ class AliasTest(unittest.TestCase):
                 {"common": TF + "NEW = int(tf.__version__.split('.')[0]) > 1"},
                 "",
             ),
+            (
+                "a gate by what another module has",
+                TF + "from common import tf as t\nif hasattr(t, 'Session'):\n    tf.Session()",
+                {"common": TF},
+                "",
+            ),
+            (
+                "what something of another module has",
+                TF + "from common import thing\nif hasattr(thing, 'Session'):\n    tf.Session()",
+                {"common": "thing = 1"},
+                "--v1",
+            ),
+            ("by more stars than are followed", "from m0 import *\ntf.Session()", _STARS, ""),
         ]
     )
     def test_aliases(self, label: str, source: str, others: dict[str, str], expected: str) -> None:
@@ -129,6 +155,7 @@ BROKEN = [
     ("Python 2", b"print 'a'"),
     ("a null byte", b"a = 1\0"),
     ("an encoding that is none", b"# coding: none-such\n"),
+    ("deep calls", b"x" + b".y()" * 700),
     ("deeply nested", b"(" * 5000 + b")" * 5000),
     ("a long chain", b"x" + b".y" * 3000),
     ("too large", b"x = 1\n" * (MAX_FILE_BYTES // 6 + 1)),
@@ -146,6 +173,8 @@ class OddFilesTest(unittest.TestCase):
         self.assertEqual([option for each in alone["programs"] for option in each["options"]], [])
         # Pythons differ in how deep they parse.
         may_be_read = label.startswith("a long")
+        if label == "deep calls":
+            self.assertEqual(found["unread"][0]["reason"], "is nested too deeply to be read to the end")
         self.assertIn([each["path"] for each in found["unread"]], [["odd.py"], *([[]] if may_be_read else [])])
 
     def test_other_encodings(self) -> None:
@@ -165,6 +194,21 @@ class OddFilesTest(unittest.TestCase):
             # To open it would wait for a writer for ever.
             self.assertEqual(chosen("main.py"), "")
 
+    def test_a_file_that_can_only_be_opened(self) -> None:
+        with program(main="import odd\n" + USES_V1) as path:
+            for name, reason in (("odd.py", "cannot be read"), ("odd.ipynb", "cannot be read: Input/output error")):
+                (path / name).symlink_to("/proc/self/mem")
+                self.assertEqual(described(name)["unread"], [{"path": name, "reason": reason}])
+            self.assertEqual(needs("main.py"), "--v1")
+
+    def test_the_current_folder_is_gone(self) -> None:
+        with program() as path:
+            path.rmdir()
+            self.assertEqual(chosen("/nowhere/main.py"), "")
+            (unread,) = described("main.py")["unread"]
+            self.assertEqual(unread["reason"], "is not there: the current directory is gone")
+            path.mkdir()
+
     def test_a_circle_of_links(self) -> None:
         with program(main="import a.a.a.a.b") as path:
             (path / "a").mkdir()
@@ -173,6 +217,29 @@ class OddFilesTest(unittest.TestCase):
 
 
 class BoundsTest(unittest.TestCase):
+    def test_large_notebooks(self) -> None:
+        code = {"cell_type": "code", "source": "x = 1\n" * (MAX_FILE_BYTES // 6 + 1)}
+        with program() as path:
+            (path / "code.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": [code]}))
+            with open(path / "zeros.ipynb", "wb") as file:
+                file.truncate(100_000_001)
+            unread = described("code.ipynb", "zeros.ipynb")["unread"]
+        reasons = ["is larger than 1000000 bytes", "is larger than 100000000 bytes"]
+        self.assertEqual([each["reason"] for each in unread], reasons)
+
+    def test_the_garbage_collector_is_left_as_it_was(self) -> None:
+        self.addCleanup(gc.enable)
+        for switch, is_on in ((gc.disable, False), (gc.enable, True)):
+            switch()
+            read(USES_V1)
+            self.assertIs(gc.isenabled(), is_on)
+
+    def test_sources_that_were_forgotten_are_read_again(self) -> None:
+        with program(main="import a, b\n", a="import tensorflow as tf\n", b="from a import tf\ntf.Session()"):
+            whole = described(".")
+            with unittest.mock.patch("mpls.program.programs._KEPT_BYTES", 0):
+                self.assertEqual(described("."), whole)
+
     def test_no_more_files_than_the_limit(self) -> None:
         for count, is_whole in ((MAX_FILES - 1, True), (MAX_FILES, False)):
             others = {f"m{number}": f"import m{number + 1}" for number in range(count)}
