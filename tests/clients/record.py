@@ -35,17 +35,12 @@ RELEASES = {
     "dreamer_adam": ("2.1", "2.2", "2.3", "2.4", "2.8"),
     "electra_checkpoint": ("2.2", "2.3"),
     "graph_finetune": ("2.4", "2.8"),
-    "models_fit": ("2.1", "2.2", "2.3"),
-    "ncf_contrib": ("1.15",),
     "old_policies": ("1.15",),
     "recommender_twice": ("2.1", "2.2", "2.3"),
-    "saved_model": ("2.1", "2.2", "2.3", "2.4", "2.8"),
     "speech_synthesis": ("2.1", "2.2", "2.3"),
     "spine_metrics": ("2.2", "2.3"),
     "strings_toolkit": ("2.1", "2.2", "2.3"),
     "t2t_contrib": ("1.15",),
-    "translation_private": ("2.1", "2.2", "2.3"),
-    "unet_scaler": ("1.15",),
 }
 
 

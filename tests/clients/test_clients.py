@@ -28,13 +28,7 @@ from .record import HERE, RELEASES, environment, path_of, releases_of
 FIRST = [name for name in PROGRAMS if name not in {*HINTED, *UNTOLD, *CANNOT}]
 KERAS = {"keras 3": "0", "tf_keras": "1"}
 # They need optimizers and files that Keras 3 does not have.
-NOT_ON_KERAS_3 = (
-    "compiled_graph_optimizer",
-    "electra_checkpoint",
-    "recommender_twice",
-    "saved_model",
-    "speech_synthesis",
-)
+NOT_ON_KERAS_3 = ("compiled_graph_optimizer", "electra_checkpoint", "recommender_twice", "speech_synthesis")
 ON_EITHER_KERAS = [
     (name, release, keras)
     for name in sorted(RELEASES.keys() - CANNOT)
