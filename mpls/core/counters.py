@@ -796,8 +796,7 @@ class StepRecord(Stateful):
             TrainingStuckError: there were more, and `on_give_up` is `'raise'`.
         """
         most = self.options.max_consecutive_skips
-        if most is None:
-            return
+        assert most is not None
         names = (_IN_A_ROW, NONFINITE_LOSSES, RECENT_SCALES, SKIP_FACTS, _SKIPPED, _APPLIED)
         values = read_values({name: self._created_weight(name) for name in names}, session, "check_skips")
         skips, losses = int(values[_IN_A_ROW]), int(values[NONFINITE_LOSSES])

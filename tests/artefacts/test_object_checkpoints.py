@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
 import mpls.errors
@@ -132,6 +133,16 @@ class TestPlain:
             # Told once.
             training.checkpoint().restore(artefact.prefix).expect_partial()
         status.expect_partial()
+
+    def test_in_a_graph(self) -> None:
+        v1, sgd = tf.compat.v1, tf_keras.optimizers.legacy.SGD
+        with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), v1.Session() as session:
+            bare = sgd(0.25)
+            session.run(bare.iterations.initializer)
+            path = v1.train.Checkpoint(opt=bare).save(f"{folder}/bare", session)
+            opt = mpls.keras.LossScaleOptimizer(sgd(0.5), initial_scale=8)
+            with pytest.warns(mpls.errors.MplsWarning, match=r"holds no loss scale.*stays at 8\.0"):
+                tf.train.Checkpoint(opt=opt).restore(path).expect_partial()
 
     @parameterized.expand(cross(PLAIN), name_func=named)
     @pytest.mark.default_run("each value", by=id_and_run)

@@ -153,7 +153,7 @@ class TestNamesOfPowers:
         ],
         name_func=named,
     )
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value")
     def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
         for read_v2 in (False, True):
@@ -170,7 +170,7 @@ class TestNamesOfPowers:
     @parameterized.expand(
         [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
     )
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value")
     def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
         path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
         for wrap in (native, bare, None):
@@ -241,7 +241,7 @@ class TestKindsOfSavers:
         return v1.Variable(value, name=name, use_resource=False)
 
     @parameterized.expand([("sharded",), ("sequential",), ("reference",), ("var_list",), ("finalized",)])
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value")
     def test_restore_what_was_saved_without_scaling(self, kind: str) -> None:
         make = self.reference if kind == "reference" else None
         path = saved_plain(self.folder, sharded=kind == "sharded", make=make)

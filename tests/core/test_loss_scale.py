@@ -280,6 +280,22 @@ class UpdateInGraphsTest(unittest.TestCase):
             self.assertEqual(session.run([variable, opt._loss_scale()]), [0.0, 16.0])
 
 
+class UpdateTest(unittest.TestCase):
+    @parameterized.expand([None, 0, 1, 2])
+    def test_gradients_are_a_nested_structure_with_none_among_them(self, bad: int | None) -> None:
+        values = [NAN if place == bad else 1.0 for place in range(3)]
+        rows = tf.IndexedSlices(tf.constant([values[2]]), tf.constant([0]), tf.constant([4]))
+        grads = {"a": [tf.constant(values[0]), None], "b": (None, {"c": tf.constant([1.0, values[1]])}, rows)}
+        self.assertIs(bool(DynamicLossScale(8).update(grads)[1]), bad is None)
+
+    def test_a_fixed_one_always_returns_true(self) -> None:
+        self.assertEqual(FixedLossScale(8).update([tf.constant(NAN)]), (None, True))
+        self.assertIsNone(DynamicLossScale(8).update([tf.constant(1.0)])[0])
+        with tf.Graph().as_default(), v1.Session() as session:
+            update_op, should_apply = FixedLossScale(8).update([tf.constant(NAN)])
+            self.assertEqual((session.run(update_op), should_apply, v1.global_variables()), (None, True, []))
+
+
 class SubclassTest(unittest.TestCase):
     @parameterized.expand([("int64",), ("int32",)])
     def test_it_may_make_the_state_itself(self, dtype: str) -> None:

@@ -92,6 +92,26 @@ class UpdateTest(unittest.TestCase):
             self.assertEqual(locals_of(strategy, scale._current_loss_scale), [after] * 2)
 
 
+class OverflowsTest(unittest.TestCase):
+    def test_a_gradient_that_overflows_on_one_replica_counts_once(self) -> None:
+        strategy = mirrored()
+        with strategy.scope():
+            variables = [tf.Variable(1.0, name=name) for name in ("first", "second")]
+            optimizer = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5), track_overflows=True)
+            optimizer.build(variables)
+
+        def step(grad: Any) -> None:
+            optimizer.get_scaled_loss(tf.constant(1.0))
+            grads = optimizer.get_unscaled_gradients([grad, tf.constant(1.0)])
+            optimizer.apply_gradients(list(zip(grads, variables, strict=True)))
+
+        function = tf.function(lambda grads: strategy.run(step, (grads,)))
+        for values in ([1.0, INF], [1.0, 1.0], [NAN, INF]):
+            function(distribute(strategy, values))
+        (found,) = optimizer.overflow_report()
+        self.assertEqual(("first" in found.variable, found.count, found.last_step), (True, 2, 3))
+
+
 def keep(grads_and_vars: Any) -> Any:
     """Sum nothing."""
     return list(grads_and_vars)

@@ -231,6 +231,13 @@ class TestManagers:
             opt.state_dict()
 
 
+def test_a_native_loss_scale_has_none() -> None:
+    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(TF_1, v1.mixed_precision.DynamicLossScale(8.0))
+    for call in (opt.state_dict, lambda: opt.load_state_dict({})):
+        with pytest.raises(TypeError, match="must have state_dict and load_state_dict; got a DynamicLossScale"):
+            call()
+
+
 class TestGraphs:
     def build(self) -> Any:
         weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
@@ -251,6 +258,15 @@ class TestGraphs:
                 assert opt.state_dict(session=session)["scale"] == 8.0
                 opt.load_state_dict(STATE, session)
                 assert opt.state_dict(session) == STATE
+
+    def test_of_a_monitored_session(self) -> None:
+        with tf.Graph().as_default():
+            opt, step = self.build(), v1.train.get_or_create_global_step()
+            hook = v1.train.StepCounterHook()
+            with v1.train.MonitoredSession(hooks=[hook]) as session:
+                assert opt.state_dict(session)["scale"] == 8.0
+                opt.load_state_dict({**opt.state_dict(session), "scale": 2.0}, session)
+                assert (opt.state_dict(session)["scale"], session.run(step)) == (2.0, 0)
 
     def test_without_a_session_is_refused(self) -> None:
         with tf.Graph().as_default():

@@ -16,7 +16,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
 LossScaleOptimizer: Any = mpls.keras.LossScaleOptimizer
 Experimental: Any = mpls.experimental.LossScaleOptimizer
 LossScale: Any = mpls.v1.LossScale
@@ -96,10 +96,6 @@ def train(optimizer: Any, variable: Any, factors: Iterable[float], step: Any = m
     """Make steps whose gradients are these factors."""
     for factor in factors:
         step(optimizer, variable, lambda factor=factor: variable * factor)
-
-
-def state(optimizer: Any) -> tuple[float, int]:
-    return float(optimizer.loss_scale), int(optimizer.dynamic_counter)
 
 
 def passing(seen: list[float]) -> Any:

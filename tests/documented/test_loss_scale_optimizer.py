@@ -96,9 +96,6 @@ def test_defaults_of_a_dynamic_scale(family: str) -> None:
     assert (optimizer.initial_scale, optimizer.dynamic_growth_steps) == (2.0**15, 2000)
 
 
-# --- the algorithm --------------------------------------------------------------------------------
-
-
 # --- methods --------------------------------------------------------------------------------------
 
 # Those that scale, unscale, update or skip themselves, or call one that does; those of configs; and what the page of

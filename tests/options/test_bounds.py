@@ -272,6 +272,15 @@ class RefusedTest(unittest.TestCase):
             loss_scale.configure(growth_steps=7, **given)
         self.assertEqual(loss_scale.state_dict(), before)
 
+    def test_what_a_setting_excludes(self) -> None:
+        opt = FAMILIES["new"](8.0, 2, max_scale=64.0)
+        with self.assertRaisesRegex(ValueError, "min_scale must be at most max_scale, 64; got 128.* Pass min_scale=64"):
+            opt.configure(min_scale=128)
+        with self.assertRaisesRegex(
+            TypeError, "min_scale: must be a number; got None|min_scale must be a number; got None"
+        ):
+            opt.min_scale = None
+
     @parameterized.expand([(1.5,), (True,), ("5",)])
     def test_growth_steps_that_are_no_whole_number(self, value: Any) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, 2)

@@ -91,6 +91,12 @@ class GrowthStepsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def test_fewer_than_were_counted(self) -> None:
+        opt = FAMILIES["new"](8.0, 5)
+        opt.load_state_dict({**opt.state_dict(), "good_steps": 4})
+        opt.configure(growth_steps=2)
+        self.assertEqual(opt.state_dict()["good_steps"], 1)
+
     @parameterized.expand([(family, way) for family in FAMILIES for way in ("checkpoint", "state_dict")])
     def test_what_was_restored_is_shown(self, family: str, way: str) -> None:
         changes = {"growth_steps": 50, "growth_factor": 4.0, "min_scale": 16.0, "max_scale": 32.0, "hysteresis": 3}

@@ -216,7 +216,7 @@ class SeveralTest(unittest.TestCase):
         self.assertLess(unscale(200) - before, 40)
         opt.apply_gradients([(tf.constant(1.0), weight)])
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 0))
-        unscale(1, INF), unscale(100)
+        unscale(2, INF), unscale(100)
         opt.apply_gradients([(tf.constant(1.0), weight)])
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
 

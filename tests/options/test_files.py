@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 from typing import Any
 
 import keras
@@ -25,7 +24,7 @@ import mpls.experimental
 import mpls.inspect
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsWarning, SavedStateError
+from mpls.errors import SavedStateError
 
 from .trainers import FAMILIES, Trainer
 
@@ -100,12 +99,9 @@ FRAMEWORKS = {
 }
 KINDS: dict[str, dict[str, Any]] = {
     "dynamic": {**OPTIONS, "initial_scale": 8, "dynamic_growth_steps": 5},
-    "constants": {"max_scale": 32.0, "initial_scale": 8, "skip_counts_step": False},
-    "fixed": {"dynamic": False, "initial_scale": 8, "skip_nonfinite": True, "count_steps": True},
     "auto": {"initial_scale": "auto", "max_scale": 2.0**20, "skip_counts_step": True},
     "disabled": {"initial_scale": 8, "enabled": False, "count_steps": True},
 }
-SUFFIXES = (".keras", ".h5", "")
 
 
 class StateTest(unittest.TestCase):
@@ -192,32 +188,6 @@ class StateTest(unittest.TestCase):
         self.assertEqual(pickle.loads(written).state_dict(), opt.state_dict())
         # Loss scales had one.
         pickle.loads(b"cmpls.core.program_calls\nProgramCalls\n(tR.")
-
-    @parameterized.expand(
-        [
-            (f"{family}_{kind}_{suffix[1:] or 'savedmodel'}_{saver}_{loader}", family, kind, suffix, saver, loader)
-            for family in FRAMEWORKS
-            for kind in KINDS
-            for suffix in SUFFIXES
-            for saver in ("framework", "mpls")
-            for loader in ("framework", "mpls")
-            # Keras 3 has no SavedModels to load, and loads no compiled H5 file.
-            if family != "keras3" or (suffix == ".keras" or (suffix == ".h5" and loader == "mpls"))
-        ]
-    )
-    @pytest.mark.default_run("one case", by=lambda name, *values: values)
-    def test_models(self, name: str, family: str, kind: str, suffix: str, saver: str, loader: str) -> None:
-        framework, make = FRAMEWORKS[family]
-        model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
-        path = str(self.folder / f"model{suffix}")
-        mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not hold the optimizer's iterations", MplsWarning)
-            load = mpls.keras.load_model if loader == "mpls" else framework.models.load_model
-            loaded = load(path).optimizer
-        self.assertEqual(loaded.get_config(), model.optimizer.get_config())
-        self.assertEqual(loaded.state_dict(), model.optimizer.state_dict())
-        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
 
     def test_weights_of_keras_3_are_without_the_state_of_options(self) -> None:
         options = {**AUTO_OPTIONS, "track_overflows": True}

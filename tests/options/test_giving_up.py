@@ -79,6 +79,29 @@ class GivingUpTest(unittest.TestCase):
         with self.assertRaisesRegex(TrainingStuckError, "Whether the loss was finite is not known"):
             opt.apply_gradients([(gradient()[0], weight)])
 
+    @parameterized.expand(["eager", "function"])
+    def test_several_losses_and_gradients_that_meet(self, mode: str) -> None:
+        for bad in range(3):
+            options = {"max_consecutive_skips": 1, "check_unscaled": True}
+            opt = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), **options)
+            weight = tf.Variable(1.0)
+
+            def step(opt: Any = opt, weight: Any = weight, bad: int = bad) -> None:
+                with tf.GradientTape(persistent=True) as tape:
+                    factors = [NAN if place == bad else 1.0 for place in range(3)]
+                    losses = [opt.get_scaled_loss(weight * factor) for factor in factors]
+                grads = [opt.get_unscaled_gradients([tape.gradient(loss, weight), None])[0] for loss in losses]
+                total = tf.add_n(grads)
+                opt.apply_gradients([(total + total, weight)])
+
+            step = tf.function(step) if mode == "function" else step
+            with self.assertRaisesRegex(
+                (RuntimeError, tf.errors.InvalidArgumentError),
+                r"loss itself was not finite in (2|this many of them:\] \[2\])",
+            ):
+                [step() for _ in range(2)]
+            self.assertEqual(opt.get_unscaled_gradients([None]), [None])
+
     @parameterized.expand([("keras", keras, True), ("keras_plain", keras, False), ("tf_keras", tf_keras, True)])
     @pytest.mark.default_run("one case")
     def test_fit(self, name: str, framework: Any, jit: bool) -> None:

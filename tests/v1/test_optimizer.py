@@ -33,13 +33,6 @@ def momentum() -> Any:
     return v1.train.MomentumOptimizer(0.5, 0.5)
 
 
-def started_session(test: unittest.TestCase) -> Any:
-    session = v1.Session()
-    test.addCleanup(session.close)
-    session.run(v1.global_variables_initializer())
-    return session
-
-
 class GraphTest(unittest.TestCase):
     """Optimizers that are built in one place and used in another."""
 
@@ -76,35 +69,6 @@ class GraphTest(unittest.TestCase):
         tf.function(step)()
         self.assertEqual((float(variable), float(optimizer._loss_scale())), (-0.25, 16.0))
 
-    def test_loss_scales_of_tensorflow_itself(self) -> None:
-        for scale, expected in ((NATIVE.FixedLossScale(8), 8.0), (NATIVE.DynamicLossScale(8, 1), 16.0)):
-            optimizer, variable = Wrapper(momentum(), scale), tf.Variable(1.0)
-            optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
-            self.assertEqual((float(variable), float(scale())), (0.5, expected))
-
-
-class Recording(v1.train.GradientDescentOptimizer):  # type: ignore[misc]
-    """Notes the arguments that it is called with."""
-
-    def __init__(self) -> None:
-        super().__init__(0.5, name="Recording")
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append(("compute", args, kwargs))
-        return super().compute_gradients(*args, **kwargs)
-
-    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append(("apply", args, kwargs))
-        return super().apply_gradients(*args, **kwargs)
-
-
-class ArgumentsTest(unittest.TestCase):
-    def setUp(self) -> None:
-        context = tf.Graph().as_default()
-        context.__enter__()
-        self.addCleanup(context.__exit__, None, None, None)
-
     def test_the_scale_is_read_once_for_both_uses(self) -> None:
         """Between the two, another worker may change it."""
         reads = []
@@ -120,9 +84,17 @@ class ArgumentsTest(unittest.TestCase):
             def get_config(self) -> dict[str, Any]:
                 return {}
 
-        variable = tf.Variable(1.0)
-        ((grad, _),) = Wrapper(Recording(), Moving()).compute_gradients(variable * 3.0)
-        self.assertEqual((len(reads), started_session(self).run(grad)), (1, 3.0))
+        with tf.Graph().as_default(), v1.Session() as session:
+            variable = tf.Variable(1.0)
+            ((grad, _),) = Wrapper(momentum(), Moving()).compute_gradients(variable * 3.0)
+            session.run(v1.global_variables_initializer())
+            self.assertEqual((len(reads), session.run(grad)), (1, 3.0))
+
+    def test_loss_scales_of_tensorflow_itself(self) -> None:
+        for scale, expected in ((NATIVE.FixedLossScale(8), 8.0), (NATIVE.DynamicLossScale(8, 1), 16.0)):
+            optimizer, variable = Wrapper(momentum(), scale), tf.Variable(1.0)
+            optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
+            self.assertEqual((float(variable), float(scale())), (0.5, expected))
 
 
 class BareVariableTest(unittest.TestCase):
@@ -164,8 +136,9 @@ class MembersTest(unittest.TestCase):
     def test_variables_are_those_of_the_optimizer_then_of_the_scale(self) -> None:
         with tf.Graph().as_default():
             variable = tf.Variable(1.0, name="v")
-            optimizer = Wrapper(v1.train.AdamOptimizer(), dynamic())
+            optimizer = Wrapper(v1.train.AdamOptimizer(), dynamic(), count_steps=True)
             optimizer.minimize(variable * 1.0)
             names = [v.op.name for v in optimizer.variables()]
-        self.assertEqual(set(names[:-2]), {"beta1_power", "beta2_power", "v/Adam", "v/Adam_1"})
-        self.assertEqual(names[-2:], ["current_loss_scale", "good_steps"])
+        self.assertEqual(set(names[:4]), {"beta1_power", "beta2_power", "v/Adam", "v/Adam_1"})
+        counts = ["applied_steps", "skipped_steps", "consecutive_skips"]
+        self.assertEqual(names[4:], ["current_loss_scale", "good_steps", *counts])
