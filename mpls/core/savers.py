@@ -147,11 +147,10 @@ class StepNames:
         parts = {own: part for own, part in parts.items() if own not in known}
         if not parts:
             return
+        first = second = {own: own for own in parts}
         if self._conditional:
             first = {own: self._scope + self._conditional + part for own, part in parts.items()}
             second = parts
-        else:
-            first = second = self._names_without_conditional(state, parts)
         with tf.init_scope():
             variables = tf.compat.v1.global_variables()
         others = {each.op.name for each in variables} - {*known, *parts}
@@ -165,17 +164,6 @@ class StepNames:
                 is_conditional=bool(self._conditional),
             )
         )
-
-    def _names_without_conditional(self, state: GraphState, parts: dict[str, str]) -> dict[str, str]:
-        head, has_head, _ = next(iter(parts.values())).partition("/")
-        alike = [step for step in state.steps if step.scope == self._scope and step.head == head]
-        if not any(step.is_conditional for step in alike):
-            return {own: own for own in parts}
-        # Earlier steps without a conditional have taken these names.
-        number = sum(not step.is_conditional for step in alike)
-        if has_head and number:
-            parts = {own: f"{head}_{number}/{part.partition('/')[2]}" for own, part in parts.items()}
-        return {own: self._scope + part for own, part in parts.items()}
 
 
 def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
@@ -303,7 +291,7 @@ class RestoredTensor:
         output: the tensor, of a `RestoreV2` op.
         name: the key in the file.
         slice: the slice that is read, in the form that savers use; empty for the whole tensor.
-        variables: the names of the variables that it is assigned to; empty for copies, which are not restored.
+        variables: the names of the variables that it is assigned to.
     """
 
     output: Any
@@ -313,18 +301,13 @@ class RestoredTensor:
 
 
 def substitutes_for(
-    entries: list[RestoredTensor],
-    keys: dict[str, str],
-    state: GraphState,
-    numbers: dict[str, ScaleVariable],
-    found: set[str],
+    entries: list[RestoredTensor], keys: dict[str, str], numbers: dict[str, ScaleVariable], found: set[str]
 ) -> dict[str, Any] | str:
     """Return what is restored in place of all keys that a file lacks.
 
     Args:
         entries: the tensors that a saver reads.
         keys: the keys in the file of the variables of wrappers, by the keys of the entries.
-        state: the state of mpls in the graph.
         numbers: the variables of loss scales in the graph, by name.
         found: the keys in the file.
 
@@ -332,23 +315,18 @@ def substitutes_for(
         By the missing key, another key of the file or a value, a NumPy array; or the first missing key for which there
         is none.
     """
-    copies = {*state.native_names.values()}
     present = {name for entry in entries if entry.name in found or entry.name in keys for name in entry.variables}
     substitutes: dict[str, Any] = {name: key for name, key in keys.items() if name != key}
     for entry in entries:
         if entry.name in found or entry.name in keys:
             continue
         number = next((numbers[name] for name in entry.variables if name in numbers), None)
-        if number is None and (entry.variables or entry.name not in copies):
-            return entry.name
         if number is None:
-            # A copy that savers write for TensorFlow's own wrapper. No variable is restored from it.
-            substitutes[entry.name] = entry.name
-        elif number.is_used and any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers)):
+            return entry.name
+        if number.is_used and any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers)):
             # The file has the scale and not the counter, or the reverse. No release writes such a file.
             return entry.name
-        else:
-            substitutes[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
+        substitutes[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
     return substitutes
 
 
@@ -375,15 +353,11 @@ def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: A
         SavedStateError: it has different values under two kinds of names.
     """
     in_file = set(reader.get_variable_to_shape_map())
-    found, whole = [], []
+    found = []
     for names in ({}, state.names("first"), state.names("second")):
         keys = {key: _renamed(key, own, names.get(own, own)) for key, own in wanted.items()}
         if in_file.issuperset(keys.values()):
             found.append(keys)
-            if in_file.issuperset(names.get(own, own) for own in state.names("parts")):
-                whole.append(keys)
-    # A saver may read some of the variables only. Prefer the kind of names that the file has for all of them.
-    found = whole or found
     for other in found[1:]:
         _require_same(found[0], other, path, reader)
     return found[0] if found else _find_renumbered(wanted, state, reader)
@@ -473,20 +447,10 @@ def _native_copies(var_list: Any) -> list[Any]:
         key = keys.get(own, own)
         if own in by_name and (key == own or key.endswith(f"/{own}")):
             copies[key.removesuffix(own) + native] = by_name[own]
-    copies.update(_replicas_of_scales(state, set(by_name)))
     if copies.keys() & set(by_key or by_name) or _has_others_of_a_kind(state, by_name):
         # TensorFlow's own wrapper would take some for variables of another optimizer. If all are missing, it fails.
         return []
     return [saved_also_as(variable, name) for name, variable in copies.items()]
-
-
-def _replicas_of_scales(state: GraphState, names: set[str]) -> dict[str, Any]:
-    """Return the variables of mirrored loss scales on other replicas, by name; wrappers of later releases read them."""
-    graph = tf.compat.v1.get_default_graph()
-    loss_scales = [each._loss_scale for each in state.optimizers if is_dynamic(each._loss_scale)]
-    mirrored = [each for scale in loss_scales for each in loss_scale_variables(scale, graph).values()]
-    replicas = [other for each in mirrored if each.op.name in names for other in getattr(each, "values", ())]
-    return {each.op.name: each for each in replicas if each.op.name not in names}
 
 
 def _has_others_of_a_kind(state: GraphState, names: Iterable[str]) -> bool:
@@ -529,7 +493,7 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
             f"build the optimizers in the order and the scopes of the program that wrote {path}. "
             "See mpls docs savers"
         )
-    substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, state, numbers, found)
+    substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, numbers, found)
     if isinstance(substitutes, str):
         # TensorFlow would name the first of all missing keys, which may be one that mpls can replace.
         return _error(f"Key {substitutes} not found in checkpoint")
