@@ -185,6 +185,7 @@ class StateTest(unittest.TestCase):
         scale = DynamicLossScale(8)
         self.assertEqual(scale._current_loss_scale.name, "current_loss_scale:0")
         self.assertEqual(scale._num_good_steps.name, "good_steps:0")
+        self.assertIs(scale._lookup_dependency("good_steps"), scale._num_good_steps)
         self.assertEqual((scale._current_loss_scale.dtype, scale._num_good_steps.dtype), (tf.float32, tf.int64))
         self.assertFalse(scale._current_loss_scale.trainable or scale._num_good_steps.trainable)
         self.assertEqual((scale().dtype, scale().shape), (tf.float32, []))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -256,8 +257,20 @@ class TestGraphs:
                 opt.load_state_dict(STATE)  # `other` is the default session.
                 assert opt.state_dict() == opt.state_dict(other) == STATE
                 assert opt.state_dict(session=session)["scale"] == 8.0
+                with tf.Graph().as_default():
+                    opt.load_state_dict({**STATE, "good_steps": 4}, session)
+                    opt._loss_scale.load_state_dict(STATE, session)
+                assert opt.state_dict(session) == STATE
+
+    def test_of_a_monitored_session_runs_no_hooks(self) -> None:
+        hook = mock.Mock(v1.train.SessionRunHook)
+        with tf.Graph().as_default():
+            opt = self.build()
+            with v1.train.MonitoredSession(hooks=[hook]) as session:
                 opt.load_state_dict(STATE, session)
                 assert opt.state_dict(session) == STATE
+        hook.after_create_session.assert_called_once()
+        hook.before_run.assert_not_called()
 
     def test_of_a_monitored_session(self) -> None:
         with tf.Graph().as_default():
@@ -278,8 +291,9 @@ class TestGraphs:
     def test_inside_a_function_is_refused(self) -> None:
         opt = MAKERS["legacy"]((8.0, 5))
         opt.state_dict()
-        with pytest.raises(RuntimeError, match=r"outside of tf\.function"):
-            tf.function(lambda: tf.constant(opt.state_dict()["scale"]))()
+        for call in (lambda: tf.constant(opt.state_dict()["scale"]), lambda: opt.load_state_dict(STATE)):
+            with pytest.raises(RuntimeError, match=r"outside of tf\.function"):
+                tf.function(call)()
 
 
 class TestReplicas:

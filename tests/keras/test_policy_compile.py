@@ -21,6 +21,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
+import mpls.v1
 from tests.processes import process_environment
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
@@ -93,7 +94,7 @@ class WrappingTest(unittest.TestCase):
             self.assertNotIsInstance(model.optimizer, mpls.keras.LossScaleOptimizer)
 
     def test_v1_graph_mode_of_tf_keras(self) -> None:
-        for loss_scale, expected in ((8, 8.0), (None, None)):
+        for loss_scale, expected in ((8, 8.0), (mpls.v1.DynamicLossScale(8), 8.0), (None, None)):
             with tf.Graph().as_default(), tf.compat.v1.Session().as_default():
                 model = compiled(
                     Policy("mixed_float16", loss_scale=loss_scale), tf_keras, tf_keras.optimizers.legacy.SGD(0.5)
