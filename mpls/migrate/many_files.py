@@ -286,8 +286,8 @@ def _messages(findings: Iterable[Finding], place: Callable[[int], tuple[int | No
 
 
 def default_jobs() -> int:
-    """Return how many processes are used: as many as there are cores."""
-    return os.cpu_count() or 1
+    """Return how many processes are used: as many as there are cores for this one."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def results_of(files: dict[str, str], settings: Settings, jobs: int) -> Iterator[Result]:

@@ -187,6 +187,34 @@ class TestNamesOfPowers:
                     v1.train.Saver().restore(session, path)
                 assert powers(session) == expected
 
+    @parameterized.expand([(who, written) for who in ("native", "ours") for written in (0, 2)])
+    def test_are_found_among_other_numbers_of_conditionals(self, who: str, written: int) -> None:
+        path, expected = saved_by(globals()[who], self.folder, "", "", v2=False, conditionals=written)
+        with graph(), v1.Session() as session:
+            train_adams(ours, "", "", conditionals=2 - written)
+            v1.train.Saver().restore(session, path)
+            assert powers(session) == expected
+
+    def test_of_several_optimizers_of_a_variable(self) -> None:
+        def build(wrap: Any) -> Any:
+            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+            scales: tuple[Any, ...] = ("dynamic", 8.0, 4.0)
+            adams = [wrap(v1.train.AdamOptimizer(0.5 / (1 + number)), scale) for number, scale in enumerate(scales)]
+            with v1.name_scope("train/"):
+                return tf.group(*(adam.minimize(weight * weight, var_list=[weight]) for adam in adams))
+
+        for who in (native, ours):
+            with graph(), v1.Session() as session:
+                train_op = build(who)
+                session.run(v1.global_variables_initializer())
+                session.run(train_op)
+                path = v1.train.Saver().save(session, str(self.folder / who.__name__))
+                expected = session.run(v1.global_variables())
+            with graph(), v1.Session() as session:
+                build(ours)
+                v1.train.Saver().restore(session, path)
+                assert session.run(v1.global_variables()) == expected
+
     def test_of_loss_scales_of_tensorflow_too(self) -> None:
         def over_native_scale(inner: Any, _: Any) -> Any:
             return ours(inner, v1.mixed_precision.DynamicLossScale(8.0, 2))
@@ -208,9 +236,10 @@ class TestNamesOfPowers:
             variables = v1.global_variables()
             by_name = {each.op.name: each for each in variables}
             renamed = {f"mine/{name}": each for name, each in by_name.items()}
+            numbered = {f"v{number}": each for number, each in enumerate(variables)}
             saved = {
                 kind: v1.train.Saver(var_list).save(session, str(self.folder / kind))
-                for kind, var_list in (("list", variables), ("dict", by_name), ("renamed", renamed))
+                for kind, var_list in (("list", variables), ("dict", by_name), ("renamed", renamed), ("v", numbered))
             }
             w_only = v1.train.Saver([by_name["w0"]]).save(session, str(self.folder / "w"))
             expected = powers(session)
@@ -224,6 +253,11 @@ class TestNamesOfPowers:
             train_adams(ours, "")
             variables = {f"mine/{each.op.name}": each for each in v1.global_variables()}
             v1.train.Saver(variables).restore(session, saved["renamed"])
+            assert powers(session) == expected
+        with graph(), v1.Session() as session:
+            train_adams(ours, "")
+            numbered = {f"v{number}": each for number, each in enumerate(v1.global_variables())}
+            v1.train.Saver(numbered).restore(session, saved["v"])
             assert powers(session) == expected
 
 

@@ -28,6 +28,11 @@ KERAS = [
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("lr of a model's", TF + "m = tf.keras.Sequential()\nm.compile()\nm.optimizer.lr = 1", "--keras 2"),
+    (
+        "a rate of a model's",
+        TF + "m = tf.keras.Sequential()\ntf.keras.backend.set_value(m.optimizer.lr, 1)",
+        "--keras 2",
+    ),
     ("workers of fit", TF + "m = tf.keras.Sequential()\nm.fit(g, workers=3, max_queue_size=9)", "--keras 2"),
     ("an old period", TF + "tf.keras.callbacks.ModelCheckpoint('a.h5', period=1)", "--keras 2"),
     ("layers in graphs", GRAPH + "tf.keras.layers.Dense(1)", "--keras 2"),
@@ -49,7 +54,7 @@ SAVING = [
     # Nearly.
     ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
     ("to an f-string", MODEL + "def f(d): model.save(f'{d}/a.h5')", ""),
-    ("to what is not told", MODEL + "model.save(*arguments)", ""),
+    ("to what is not told", MODEL + "model.save(*arguments)\nmodel.save(paths[0])", ""),
     ("to .hdf5", MODEL + "model.save('a.hdf5')", ""),
     ("to the hub", MODEL + "def f(u): model.save(f'hf://{u}/model')\nmodel.save('hf://a/b')", ""),
 ]
@@ -65,6 +70,8 @@ GATES = [
      "x = None if not hasattr(mp, 'experimental') else mp.experimental\nx.set_policy('float32')", ""),
     ("what a module of it has", TF + "from tensorflow import compat\nif hasattr(compat.v1, 'x'):\n" + SESSION, ""),
     ("a number of a release", TF + "from compat import __version__\nif __version__ < '2':\n" + SESSION, ""),
+    ("an answer by its name", TF + "from compat import IS_TF2\nif not IS_TF2:\n" + SESSION, ""),
+    ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
 ]  # fmt: skip
@@ -174,6 +181,7 @@ AS_OF = [
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "s = L(SGD(), 1).loss_scale\ns()",
             "(o := L(SGD(), 1)).loss_scale()",
+            "def f(self):\n    self.opt = L(SGD(), 1)\n    self.opt.loss_scale()",
             "class T:\n    def __init__(self): self.s = L(SGD(), 1).loss_scale\n    def f(self): return self.s()",
             "class T:\n    def test(self): self.assertIs(L(SGD(), s).loss_scale, s)",
             "compile('1', '', 'eval')\nm = tf.keras.Sequential()\nm.compile(L(SGD(), 1))\nm.optimizer.loss_scale()",
@@ -240,7 +248,7 @@ AS_OF = [
             "class A:\n    def loss_scale(self): pass\ndef show(o): o.loss_scale()\nshow(L(SGD()))",
             "o, p = L(SGD()), thing()\np.loss_scale()",
             "a0 = L(SGD())\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "a9.loss_scale()",
-            "s = L(SGD()).loss_scale\ns(1)\na.b.s()\nassertIs(s, None)",
+            "s = L(SGD()).loss_scale\ns(1)\na.b.s()\na.s()\nassertIs(s, None)",
             "class A:\n    def run(self, o): o.loss_scale()\nx = make().run\nmake().run(L(SGD()))\nmake().run(x)",
             "o = L(SGD())\no.get_config()['optimizer']",
             "s = thing.x\ns = L(SGD()).loss_scale\ns()",
