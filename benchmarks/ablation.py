@@ -17,7 +17,7 @@ import tensorflow as tf
 from benchmarks.models import ModelStep
 from benchmarks.steps import MPLS
 from benchmarks.timing import Samples, measure, pooled
-from mpls.core import dynamic, fast, gradients
+from mpls.core import dynamic, fast, gradients, step
 
 FULL = "all ways"
 HEADER = ["", "without", "all ways, ms", "saved, %", "90 % of it", "saved CPU, %", "90 % of it"]
@@ -90,7 +90,7 @@ WAYS: dict[str, Way] = {
     "stacks": Way(((fast, "_FEWEST_TENSORS", 10**9),), _EAGER + _GRAPHS),
     "counting in a branch": Way(((dynamic, "one_of", _second_branch),), _GRAPHS),
     "seldom taken branches as calls": Way(
-        ((fast, "_apart", lambda build: build()),), _cells("function", _SMALL_MODELS)
+        ((fast, "_called", lambda build: build()),), _cells("session function", _SMALL_MODELS)
     ),
     "gates": Way(((fast, "_can_be_gated", _never),), _cells("session", _SMALL_MODELS)),
     "one call in eager mode": Way(((fast, "runs_as_one_op", _never),), _EAGER),
@@ -108,7 +108,7 @@ WAYS: dict[str, Way] = {
         ((fast, "are_read_by_products", _never),), _cells("xla", "perceptron wide_perceptron half_perceptron")
     ),
     "barriers for XLA": Way(
-        ((fast, "needs_barriers", _never),), _cells("xla", "controller perceptron wide_perceptron")
+        ((step, "hidden_from_xla", lambda tensor: tensor),), _cells("xla", "controller perceptron wide_perceptron")
     ),
 }
 

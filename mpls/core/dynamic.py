@@ -663,7 +663,8 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
             counts &= is_within(float(scale) if is_known else scale, bounds)
         # Nearly every step only increments the count. It must be one op for parameter servers, whose workers do not
         # wait for each other: writing back the scale that was read could undo another worker's decrease.
-        return one_of(counts, lambda: self._count(good_steps), write_all)
+        held = self._weights_here().values()
+        return one_of(counts, lambda: self._count(good_steps), lambda: fast.apart_in_session(write_all, held))
 
     def _state_variables(self, good_steps: Any) -> ScaleState:
         bad_steps = self._created_weight(BAD_STEPS) if self._counts_bad_steps else None

@@ -6,12 +6,12 @@ import functools
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from mpls.errors import ArgumentValueError, error_text
+from mpls.core.gates import gated
 from mpls.upstream.tensorflow import (
     eager_tensor_class,
     elements_of,
@@ -111,14 +111,6 @@ def is_unscaled_by_reciprocal(tensor: Any) -> bool:
     return elements is None or elements >= _WORTH_A_RECIPROCAL
 
 
-def needs_barriers() -> bool:
-    """Return whether a branch that is made now needs an optimization barrier to stay a branch.
-
-    XLA would turn a branch of elementwise ops into a select between the old variables, which it copies, and the new.
-    """
-    return is_compiled_by_xla()
-
-
 def runs_as_one_op(tensors: list[Any]) -> bool:
     """Return whether a function of eager tensors is quicker as one op than op by op.
 
@@ -173,7 +165,7 @@ def one_of(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], An
     if known is not None:
         return group(if_true() if known else if_false())
     if _can_be_gated():
-        return group(_gated(condition, lambda: group(if_true()), lambda: group(if_false())))
+        return gated(condition, lambda: group(if_true()), lambda: group(if_false()))
     return group(tf.cond(condition, lambda: group(if_true()), lambda: group(_apart(if_false))))
 
 
@@ -203,11 +195,11 @@ def value_from(
         tensors: dense tensors.
         condition: scalar boolean tensor.
         if_true: gets the tensors, depends on nothing else and has no side effects.
-        if_false: the same; it returns a tensor of the same shape and dtype.
+        if_false: the same; it returns a tensor of the same shape and dtype, and is the branch that is seldom taken.
         name: as in `value_of`.
     """
-    if not _is_one_op(len(tensors)):
-        return value_of(condition, lambda: if_true(*tensors), lambda: if_false(*tensors), name)
+    if not (_is_simple_graph() and len(tensors) >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}):
+        return value_of(condition, lambda: if_true(*tensors), lambda: _apart(lambda: if_false(*tensors)), name)
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
     branches = [tf.function(branch, autograph=False).get_concrete_function(*specs) for branch in (if_true, if_false)]
     (output,) = branches[0].outputs
@@ -223,26 +215,43 @@ def value_from(
     return result
 
 
-def _is_one_op(tensors: int) -> bool:
-    return _is_simple_graph() and tensors >= _WORTH_ONE_OP and _present_kinds() == {"CPU"}
-
-
 def _apart(build: Callable[[], Any]) -> Any:
     """Build a branch that is seldom taken, in a function's graph by one op.
 
     TensorFlow takes conditionals apart, and passes over each op of the branch that is not taken in each step. The call
     of a function that it must not take apart is one op, and the ops in it may be on several devices.
     """
-    if not _is_simple_graph():
-        return build()
+    return _called(build) if _is_simple_graph() else build()
 
+
+def apart_in_session(build: Callable[[], Any], variables: Iterable[Any]) -> Any:
+    """Build a part of a branch that is seldom taken, in a session's graph by one op, as `one_of` does it elsewhere.
+
+    There, a branch may use reference variables, which no function can, or variables of other processes.
+
+    Args:
+        build: returns an op, or None.
+        variables: all that it uses, none of them a reference variable.
+    """
+    if not _can_be_gated():
+        return build()
+    jobs = {tf.DeviceSpec.from_string(variable.device).job for variable in variables}
+    return _called(build) if jobs <= {None, "localhost"} else build()
+
+
+def _called(build: Callable[[], Any]) -> Any:
     def run() -> Any:
-        op = build()
-        with tf.control_dependencies([] if op is None else [op]):
+        result = build()
+        if tf.is_tensor(result):
+            return result
+        with tf.control_dependencies([] if result is None else [result]):
             # Whoever waits for the call waits for this.
             return tf.constant(True)
 
-    return tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
+    # Entered anew, so that `init_scope` leads there: out of the default graph of a program that has used TensorFlow
+    # before it disables TF 2, it leads to eager mode and the variables of that.
+    with tf.compat.v1.get_default_graph().as_default():
+        return tf.function(run, autograph=False, experimental_attributes={"_noinline": True})()
 
 
 def _can_be_gated() -> bool:
@@ -253,57 +262,6 @@ def _can_be_gated() -> bool:
 def _is_simple_graph() -> bool:
     """Return whether ops that are made now are in a graph, without XLA and replicas."""
     return not (tf.executing_eagerly() or uses_plain_ways() or tf.distribute.has_strategy())
-
-
-def _gated(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-    """Build both branches with ops that wait for a gate of their branch, one of which never opens.
-
-    `tf.cond` passes each variable and each tensor that a branch uses through ops of its own, which cost as much as to
-    apply small gradients. It refuses reference variables, too.
-    """
-    outer = tf.compat.v1.get_default_graph().get_name_scope()
-    with tf.name_scope("cond") as inner:
-        switch = tf.raw_ops.Switch(data=condition, pred=condition)
-        done = []
-        for gate, build in ((tf.identity(switch.output_true), if_true), (tf.identity(switch.output_false), if_false)):
-            creator = functools.partial(_variable_of_branch, gate.op, outer, inner)
-            with tf.control_dependencies([gate]), tf.variable_creator_scope(creator):
-                op = build()
-            with tf.control_dependencies([op]):
-                done.append(tf.identity(gate))
-        return tf.raw_ops.Merge(inputs=done).output.op
-
-
-def _variable_of_branch(gate: Any, outer: str, inner: str, create: Callable[..., Any], **kwargs: Any) -> Any:
-    """Create a variable that a branch makes, with the name that it has without the branch.
-
-    Raises:
-        ArgumentValueError: its first value is computed in the branch: who initializes it would take a step.
-    """
-    value = kwargs.get("initial_value")
-    if tf.is_tensor(value) and _waits_for(gate, getattr(value, "op", None)):
-        subject, constraint = "apply_gradients: initial_value of a variable", "not be a tensor that is made there"
-        advice = "Give a list, an array or a function, or create the variable before"
-        raise ArgumentValueError(error_text(subject, constraint, value, advice, "tf1"))
-    present = tf.compat.v1.get_default_graph().get_name_scope()
-    if not f"{present}/".startswith(inner):
-        return create(**kwargs)
-    without = f"{outer}/{present[len(inner) :]}".strip("/")
-    with tf.compat.v1.name_scope(f"{without}/" if without else None):
-        return create(**kwargs)
-
-
-def _waits_for(gate: Any, op: Any) -> bool:
-    """Return whether an op runs after a gate, or not at all."""
-    found, new = set(), [op]
-    while new:
-        each = new.pop()
-        if each is gate:
-            return True
-        if each is not None and each.name not in found:
-            found.add(each.name)
-            new += [*(tensor.op for tensor in each.inputs), *each.control_inputs]
-    return False
 
 
 def group(*results: Any, name: str | None = None) -> Any:

@@ -381,6 +381,11 @@ def floor_of(loss_scale: Any) -> Any:
     return fixed_value_of(loss_scale) if is_fixed(loss_scale) else DEFAULT_MIN_SCALE
 
 
+def variables_of(loss_scale: Any) -> list[Any]:
+    """Return the variables of a loss scale in the current graph, or in eager mode; none of a class of TensorFlow."""
+    return list(loss_scale._weights_here().values()) if isinstance(loss_scale, LossScale) else []
+
+
 # How many steps in a row are skipped before a warning: where the scale cannot fall, and where it falls.
 _FEW_SKIPS, _MANY_SKIPS = 3, 20
 

@@ -19,6 +19,7 @@ from mpls.core.loss_scale import (
     note_applied,
     read,
     tell_of_skips,
+    variables_of,
 )
 from mpls.core.replicas import merges_in_replica_context
 from mpls.upstream.tensorflow import captured, hidden_from_xla
@@ -135,12 +136,16 @@ def _update_and_apply(
         decision = decide_step(loss_scale, [*grads, *flags], when_summed=hooks.sums_gradients, are_same=are_same)
     unpack = _pack(grads)
 
-    def skip() -> Any:
+    def note_skip() -> Any:
         # Read the scale of the step before it changes: TensorFlow inlines branches, which then do not wait for inputs.
         with tf.control_dependencies([tf.identity(scale)] if tf.is_symbolic_tensor(scale) else []):
             advanced = decision.advance(False)
         floor = floor_of(loss_scale) if wants_scale else None
-        done = group(advanced, hooks.skip(), record and record.skipped(names, unpack, known, scale, floor))
+        return group(advanced, record and record.skipped(names, unpack, known, scale, floor))
+
+    def skip() -> Any:
+        own_variables = [*variables_of(loss_scale), *([] if record is None else record.variables())]
+        done = group(fast.apart_in_session(note_skip, own_variables), hooks.skip())
         # With `max_consecutive_skips`, the user is told in another way.
         if tf.executing_eagerly() and not wants_scale:
             tell_of_skips(loss_scale)
@@ -172,7 +177,8 @@ def _pack(grads: list[Any]) -> Callable[[], list[Any]]:
 
     def unpack() -> list[Any]:
         tensors = captured(stacks.tensors)
-        if dense and fast.needs_barriers():
+        if dense and fast.uses_plain_ways():
+            # It would turn a branch of elementwise ops into a select between old variables, which it copies, and new.
             tensors[dense[0]] = hidden_from_xla(tensors[dense[0]])
         unstacked = iter(stacks.unstacked(tensors))
         return [None if grad is None else with_values(grad, next(unstacked)) for grad in grads]

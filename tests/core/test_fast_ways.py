@@ -352,6 +352,59 @@ class GatesTest(unittest.TestCase):
                 seen.append([session.run(each) for each in (weight[0], counter, scale())])
         self.assertEqual(seen, [[3, 1, 8], [3, 1, 4], [2, 2, 4], [1, 3, 8], [1, 3, 4]])
 
+    @parameterized.expand([("reference", 1), ("reference", 2), ("resource", 1), ("resource", 2)])
+    def test_what_a_skipped_step_does_is_one_op(self, kind: str, control_flow: int) -> None:
+        v1 = tf.compat.v1
+        was_v2 = v1.control_flow_v2_enabled()
+        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
+        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
+        with tf.Graph().as_default() as graph:
+            is_resource = kind == "resource"
+            # Large enough to be summed, so that there is a look at each element, too.
+            weights = [v1.Variable(tf.fill([5000], 4.0), use_resource=is_resource, name="weight") for _ in range(2)]
+            steps = v1.Variable(0, use_resource=is_resource, name="steps", trainable=False)
+            factor = v1.placeholder(tf.float32, [], name="factor")
+            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+                v1.train.GradientDescentOptimizer(1),
+                mpls.v1.DynamicLossScale(8, 2),
+                max_consecutive_skips=5,
+                skip_counts_step=True,
+            )
+            opt.minimize(tf.add_n([tf.reduce_sum(each * factor) for each in weights]), steps, name="step")
+            tf.identity(opt._loss_scale(), name="scale")
+            tf.identity(weights[-1][-1], name="last")
+            tf.identity(steps, name="count")
+            tf.group(v1.global_variables_initializer(), name="start")
+            saved = v1.train.export_meta_graph()
+        kinds = [op.type for op in graph.get_operations()]
+        self.assertNotIn("Assert", kinds)
+        self.assertLess(kinds.count("IsFinite"), 2)
+        self.assertLess(len(kinds), 250)
+        seen = []
+        with tf.Graph().as_default(), v1.Session() as session:
+            # In another program, as it were.
+            v1.train.import_meta_graph(saved)
+            session.run("start")
+            for value in (1.0, np.inf, 1.0, 1.0, np.nan):
+                session.run("step", {"factor:0": value})
+                weight, scale, count = session.run(["last:0", "scale:0", "count:0"])
+                seen.append([weight, scale, count])
+        self.assertEqual(seen, [[3, 8, 1], [3, 4, 2], [2, 4, 3], [1, 8, 4], [1, 4, 5]])
+
+    def test_what_a_skipped_step_does_to_variables_of_another_process_is_no_function(self) -> None:
+        v1 = tf.compat.v1
+        kinds = {}
+        for device in ("", "/job:localhost", "/job:ps/task:0"):
+            with tf.Graph().as_default() as graph, tf.device(device):
+                weight = v1.Variable(4.0, use_resource=True)
+                opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
+                    v1.train.GradientDescentOptimizer(1), "dynamic", max_consecutive_skips=5
+                )
+                opt.minimize(weight * 2.0)
+            kinds[device] = {op.type for op in graph.get_operations()} & {"Assert", "StatefulPartitionedCall"}
+        called = {"StatefulPartitionedCall"}
+        self.assertEqual(kinds, {"": called, "/job:localhost": called, "/job:ps/task:0": {"Assert"}})
+
 
 class AgainAndAgainTest(Ways):
     """What eager mode runs as one op once it is called again with such gradients."""
