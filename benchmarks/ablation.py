@@ -94,6 +94,7 @@ WAYS: dict[str, Way] = {
     ),
     "gates": Way(((fast, "_can_be_gated", _never),), _cells("session", _SMALL_MODELS)),
     "one call in eager mode": Way(((fast, "runs_as_one_op", _never),), _EAGER),
+    "NumPy in eager mode": Way(((fast, "are_read_by_numpy", _never),), _EAGER),
     "half-precision reciprocals": Way(
         ((fast, "is_unscaled_by_reciprocal", _never),),
         _cells("eager session function", "half_perceptron wide_half_perceptron", "legacy new keras3")

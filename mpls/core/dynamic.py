@@ -14,7 +14,7 @@ import tensorflow as tf
 from mpls.core import fast
 from mpls.core.autograph import as_written
 from mpls.core.fast import group, one_of
-from mpls.core.gradients import all_finite
+from mpls.core.gradients import finite_at_once
 from mpls.core.loss_scale import (
     LossScale,
     NativeDynamicLossScale,
@@ -584,7 +584,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
             that updates the state when it is computed, true if the scale was due to grow. `should_apply` is a scalar
             boolean tensor, true if all gradients are finite.
         """
-        op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite), self._are_finite)
+        op, should_apply = decide_together(grads, lambda finite: (self._advanced(finite), finite))
         return op, should_apply
 
     def _advanced(self, grads_finite: Any) -> Any:
@@ -601,17 +601,13 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
         if type(self).update is not DynamicLossScale.update:
             # A user's subclass has overridden it.
             return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
-        are_finite = self._are_finite_when_summed if when_summed else self._are_finite
+        are_finite = finite_when_summed if when_summed else finite_at_once
         (grads_finite,) = decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same)
         return StepDecision(grads_finite, self._advance)
 
     def _floor(self) -> Any:
         settings = self._scale_settings
         return tf.convert_to_tensor(self._created_weight("min_scale")) if settings.adjustable else settings.min_scale
-
-    # Whether the gradients of one replica are finite.
-    _are_finite = staticmethod(all_finite)
-    _are_finite_when_summed = staticmethod(finite_when_summed)
 
     def _advance(self, grads_finite: Any) -> Any:
         """Update the state for a step; in a graph, return the op that does it.

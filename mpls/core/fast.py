@@ -130,6 +130,23 @@ def runs_as_one_op(tensors: list[Any]) -> bool:
     return len(devices) == 1 and _is_default_cpu(devices.pop())
 
 
+def are_read_by_numpy(tensors: list[Any]) -> bool:
+    """Return whether NumPy is to look at eager tensors: at few small ones, on machines without a GPU.
+
+    Args:
+        tensors: dense tensors.
+    """
+    if len(tensors) >= _MANY or not tf.executing_eagerly():
+        return False
+    return all(
+        isinstance(tensor, eager_tensor_class())
+        and elements_of(tensor) < _WORTH_A_SUM
+        and tensor.dtype.is_floating
+        and _is_default_cpu(tensor.device)
+        for tensor in tensors
+    )
+
+
 @functools.lru_cache(maxsize=256)
 def _is_default_cpu(device: str) -> bool:
     spec = tf.DeviceSpec.from_string(device)

@@ -13,9 +13,11 @@ import tensorflow as tf
 from mpls.core import fast
 from mpls.core.fast import AsOneOp, Stacks, value_from, value_of
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
+from mpls.upstream.tensorflow import eager_tensor_class
 
-# float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
-_HALF_DTYPES = (tf.float16, tf.bfloat16)
+# float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two. A set, as a function of
+# Python compares dtypes, and none hashes them.
+_HALF_DTYPES = frozenset({tf.float16, tf.bfloat16})
 # Powers of two whose reciprocals are float16 numbers, denormal ones included.
 _SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
 _NUMBERS = (float, int, np.ndarray, np.generic)
@@ -47,7 +49,9 @@ def scale_loss(loss: Any, scale: Any | Callable[[Any], Any]) -> Any:
         return scaled_loss
     loss = as_loss(loss, tf.convert_to_tensor)
     value = scale(loss.dtype) if callable(scale) else scale
-    return loss * _cast(value, loss.dtype)
+    factor = _cast(value, loss.dtype)
+    # In eager mode the operator takes twice as long as the op.
+    return tf.raw_ops.Mul(x=loss, y=factor) if isinstance(loss, eager_tensor_class()) else loss * factor
 
 
 def _cast(scale: Any, dtype: Any) -> Any:
@@ -255,6 +259,18 @@ def all_finite(grads: Any, factor: int = 1) -> Any:
         return tf.constant(True)
     tensors = [_tensor(grad) for grad in given]
     return _check(tensors, sparse_places(given))[0] if factor == 1 else _stay_finite(tensors, factor)
+
+
+def finite_at_once(grads: list[Any]) -> Any:
+    """Return what `all_finite` does; a bool where NumPy looks, which takes a tenth of the time of ops in eager mode.
+
+    Args:
+        grads: tensors, `tf.IndexedSlices` and None.
+    """
+    tensors = [values_of(grad) for grad in grads if grad is not None]
+    if fast.are_read_by_numpy(tensors):
+        return all(np.isfinite(tensor.numpy()).all() for tensor in tensors)
+    return all_finite(grads)
 
 
 def no_infinity(grads: Any) -> Any:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from mpls.core.autograph import as_written
 from mpls.core.fast import group
-from mpls.core.gradients import all_finite, largest_scale, scale_loss
+from mpls.core.gradients import finite_at_once, largest_scale, scale_loss
 from mpls.core.numbers import to_bool, to_float, to_usable
 from mpls.core.replicas import (
     call_in_cross_replica_context,
@@ -317,7 +317,7 @@ class FixedLossScale(LossScale, _FixedBase):
     def _decide_step(self, grads: Any, *, when_summed: bool, are_same: bool) -> StepDecision:
         if not self._skip_nonfinite or type(self).update is not FixedLossScale.update:
             return super()._decide_step(grads, when_summed=when_summed, are_same=are_same)
-        are_finite = finite_when_summed if when_summed else all_finite
+        are_finite = finite_when_summed if when_summed else finite_at_once
         return StepDecision(*decide_together(grads, lambda finite: (finite,), are_finite, are_same=are_same))
 
     def _never_skips(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mpls.core.gradients import all_finite
+from mpls.core.gradients import all_finite, finite_at_once
 from mpls.upstream.tensorflow import strategy_needs_no_merge_call
 
 
@@ -99,7 +99,8 @@ def finite_when_summed(grads: Any) -> Any:
 
     No sum is infinite if no element exceeds the largest float divided by the number of replicas.
     """
-    return all_finite(grads, tf.distribute.get_strategy().num_replicas_in_sync)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    return finite_at_once(grads) if replicas == 1 else all_finite(grads, replicas)
 
 
 def each_finite(grads: list[Any]) -> Any:

@@ -17,7 +17,7 @@ from parameterized import parameterized
 import mpls.keras
 import mpls.v1
 from mpls.core import fast, gradients
-from mpls.core.gradients import all_finite, unscale_gradients
+from mpls.core.gradients import all_finite, finite_at_once, unscale_gradients
 from mpls.errors import ArgumentValueError
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
@@ -205,14 +205,27 @@ class SameResultsTest(Ways):
         dtype = tf.as_dtype(dtype_name)
         for size in (1, 3, 64, 2**14 + 5):
             ones = np.ones(size, dtype.as_numpy_dtype)
-            evaluate = self.prepared(all_finite, mode, [ones])
+            evaluate = self.prepared(lambda given: tf.stack([all_finite(given), finite_at_once(given)]), mode, [ones])
             for name in SPECIAL:
                 value = special(name, dtype)
                 for place in {0, size // 2, size - 1}:
                     array = ones.copy()
                     array[place] = value
-                    (result,) = evaluate([array])
-                    self.assertEqual(bool(result), is_finite(value), (name, size, place))
+                    (results,) = evaluate([array])
+                    self.assertEqual(results.tolist(), [is_finite(value)] * 2, (name, size, place))
+
+    def test_numpy_looks_at_few_small_gradients_of_eager_mode(self) -> None:
+        small, large = tf.ones([3]), tf.ones([LARGE])
+        for grads, is_numpy in (
+            ([], True),
+            ([None, tf.IndexedSlices(small, [0, 0, 1])], True),
+            ([small] * 3, True),
+            ([small] * 4, False),
+            ([small, large], False),
+            ([np.ones(3)], False),
+        ):
+            self.assertEqual(isinstance(finite_at_once(grads), bool), is_numpy, grads)
+        self.assertFalse(finite_at_once([small, tf.constant([1.0, np.inf])]))
 
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
     @pytest.mark.default_run("one case")
