@@ -35,6 +35,8 @@ _WORTH_A_RECIPROCAL = 2**15
 _WORTH_ONE_OP = 32
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
+# NumPy's own dtypes. Of others, such as bfloat16, it warns at NaNs.
+_READ_BY_NUMPY = frozenset({tf.float16, tf.float32, tf.float64})
 _LARGE = 2**20
 
 
@@ -141,7 +143,7 @@ def are_read_by_numpy(tensors: list[Any]) -> bool:
     return all(
         isinstance(tensor, eager_tensor_class())
         and elements_of(tensor) < _WORTH_A_SUM
-        and tensor.dtype.is_floating
+        and tensor.dtype in _READ_BY_NUMPY
         and _is_default_cpu(tensor.device)
         for tensor in tensors
     )

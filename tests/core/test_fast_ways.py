@@ -222,6 +222,7 @@ class SameResultsTest(Ways):
             ([small] * 3, True),
             ([small] * 4, False),
             ([small, large], False),
+            ([tf.cast(small, tf.bfloat16)], False),
             ([np.ones(3)], False),
         ):
             self.assertEqual(isinstance(finite_at_once(grads), bool), is_numpy, grads)
