@@ -95,6 +95,8 @@ class GraphTest(unittest.TestCase):
             optimizer, variable = Wrapper(momentum(), scale), tf.Variable(1.0)
             optimizer.minimize(lambda v=variable: v * 1.0, var_list=[variable])
             self.assertEqual((float(variable), float(scale())), (0.5, expected))
+        with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
+            Wrapper(momentum(), NATIVE.FixedLossScale(8), max_consecutive_skips=3)
 
 
 class BareVariableTest(unittest.TestCase):
