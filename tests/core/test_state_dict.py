@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest import mock
 
 import keras
 import numpy as np
@@ -261,16 +260,6 @@ class TestGraphs:
                     opt.load_state_dict({**STATE, "good_steps": 4}, session)
                     opt._loss_scale.load_state_dict(STATE, session)
                 assert opt.state_dict(session) == STATE
-
-    def test_of_a_monitored_session_runs_no_hooks(self) -> None:
-        hook = mock.Mock(v1.train.SessionRunHook)
-        with tf.Graph().as_default():
-            opt = self.build()
-            with v1.train.MonitoredSession(hooks=[hook]) as session:
-                opt.load_state_dict(STATE, session)
-                assert opt.state_dict(session) == STATE
-        hook.after_create_session.assert_called_once()
-        hook.before_run.assert_not_called()
 
     def test_of_a_monitored_session(self) -> None:
         with tf.Graph().as_default():
