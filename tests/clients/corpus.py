@@ -66,7 +66,6 @@ PROGRAMS = {
     "notebook_cells": Program("notebooks", ("2.3", "2.2"), ("--as-of 2.3", TF_KERAS)),
     "notebook_tutorial": Program("notebooks", ("2.8", "2.4"), (TF_KERAS,), HALF),
     "optimizer_adamw_schedule": Program("subclasses of optimizers", ("2.3", "2.2"), (TF_KERAS, "--legacy-optimizers")),
-    "optimizer_centralized": Program("subclasses of optimizers", ("2.3",), (TF_KERAS, "--legacy-optimizers")),
     "optimizer_graph_own": Program("subclasses of optimizers", ("1.15",), ("--v1",)),
     "package_trainer": Program("several files", ("2.3",), ("--as-of 2.3", TF_KERAS, "--legacy-optimizers")),
     "policy_fixture": Program("policies", ("2.3", "2.2", "2.4"), (TF_KERAS,)),
