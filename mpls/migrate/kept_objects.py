@@ -22,11 +22,12 @@ _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.
 
 def kept_in(analysis: Analysis) -> Kept | None:
     """Return what a file relies on that wrappers had up to TF 2.3; None if there is nothing, or it cannot be given."""
-    if _installs(analysis):
+    concerns = bool(_touches(analysis) or _makers(analysis))
+    if _installs(analysis) or (concerns and any(map(_installs, _own_modules(analysis)))):
         return Kept()
     as_of = analysis.settings.as_of
     is_asked = behavior_of(as_of).has_loss_scale_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
-    return _wanted(analysis) if is_asked and (_touches(analysis) or _makers(analysis)) else None
+    return _wanted(analysis) if is_asked and concerns else None
 
 
 def _makers(analysis: Analysis) -> list[Use]:
