@@ -147,10 +147,11 @@ class StepNames:
         parts = {own: part for own, part in parts.items() if own not in known}
         if not parts:
             return
-        first = second = {own: own for own in parts}
         if self._conditional:
             first = {own: self._scope + self._conditional + part for own, part in parts.items()}
             second = parts
+        else:
+            first = second = self._names_without_conditional(state, parts)
         with tf.init_scope():
             variables = tf.compat.v1.global_variables()
         others = {each.op.name for each in variables} - {*known, *parts}
@@ -164,6 +165,17 @@ class StepNames:
                 is_conditional=bool(self._conditional),
             )
         )
+
+    def _names_without_conditional(self, state: GraphState, parts: dict[str, str]) -> dict[str, str]:
+        head, has_head, _ = next(iter(parts.values())).partition("/")
+        alike = [step for step in state.steps if step.scope == self._scope and step.head == head]
+        if not any(step.is_conditional for step in alike):
+            return {own: own for own in parts}
+        # Earlier steps without a conditional have taken these names.
+        number = sum(not step.is_conditional for step in alike)
+        if has_head and number:
+            parts = {own: f"{head}_{number}/{part.partition('/')[2]}" for own, part in parts.items()}
+        return {own: self._scope + part for own, part in parts.items()}
 
 
 def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:

@@ -195,6 +195,26 @@ class TestNamesOfPowers:
             v1.train.Saver().restore(session, path)
             assert powers(session) == expected
 
+    def test_of_several_optimizers_of_a_variable(self) -> None:
+        def build(wrap: Any) -> Any:
+            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+            scales: tuple[Any, ...] = ("dynamic", 8.0, 4.0)
+            adams = [wrap(v1.train.AdamOptimizer(0.5 / (1 + number)), scale) for number, scale in enumerate(scales)]
+            with v1.name_scope("train/"):
+                return tf.group(*(adam.minimize(weight * weight, var_list=[weight]) for adam in adams))
+
+        for who in (native, ours):
+            with graph(), v1.Session() as session:
+                train_op = build(who)
+                session.run(v1.global_variables_initializer())
+                session.run(train_op)
+                path = v1.train.Saver().save(session, str(self.folder / who.__name__))
+                expected = session.run(v1.global_variables())
+            with graph(), v1.Session() as session:
+                build(ours)
+                v1.train.Saver().restore(session, path)
+                assert session.run(v1.global_variables()) == expected
+
     def test_of_loss_scales_of_tensorflow_too(self) -> None:
         def over_native_scale(inner: Any, _: Any) -> Any:
             return ours(inner, v1.mixed_precision.DynamicLossScale(8.0, 2))
