@@ -82,23 +82,11 @@ def mutate(session: nox.Session) -> None:
     session.run("python", "scripts/mutate.py", *session.posargs)
 
 
-# The least share of lines and branches that the session `coverage` finds covered, in percent.
-COVERED = {"mpls/core/*": 99, "mpls/names.py": 100, "mpls/program/*": 100, "mpls/migrate/*": 100, "mpls/*": 97}
-
-
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Measure which lines and branches the default tests cover, and programs, in all processes that they start."""
-    session.install("-e", ".[test]", "coverage>=7.10")
-    session.run("coverage", "erase")
-    run = ("coverage", "run", "-m", "pytest", "-n", "2", "--dist", "loadfile")
-    session.run(*run, *session.posargs)
-    # `mpls run`, `mpls trace`, TF 1 behaviour and JAX are for processes of their own.
-    session.run(*run, "-m", "programs and not full and not long", "tests/install", "tests/keras", "tests/tracing")
-    session.run("coverage", "combine", "--quiet")
-    for files, least in COVERED.items():
-        options = ("--skip-covered", "--show-missing", f"--include={files}", f"--fail-under={least}")
-        session.run("coverage", "report", *options)
+    session.install(".[test]", "coverage>=7.10")
+    session.run("bash", "scripts/coverage", *session.posargs, external=True)
 
 
 @nox.session

@@ -65,15 +65,15 @@ def _finite(check: Callable[[list[Any]], Any]) -> Callable[[], list[Patch]]:
             return check([grad for grad in tf.nest.flatten(grads) if grad is not None])
 
         return [
-            (mpls.core.dynamic.DynamicLossScale, "_are_finite", staticmethod(all_finite)),
-            (mpls.core.dynamic.DynamicLossScale, "_are_finite_when_summed", staticmethod(all_finite)),
+            (mpls.core.dynamic, "finite_at_once", all_finite),
+            (mpls.core.dynamic, "finite_when_summed", all_finite),
         ]
 
     return patches
 
 
 def _sums_are_forgotten() -> list[Patch]:
-    return [(mpls.core.dynamic.DynamicLossScale, "_are_finite_when_summed", staticmethod(_all_finite))]
+    return [(mpls.core.dynamic, "finite_when_summed", _all_finite)]
 
 
 def _is_first(grads: list[Any]) -> Any:
