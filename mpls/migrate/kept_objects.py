@@ -22,12 +22,15 @@ _OWN_CLASS = "wrappers take loss scales of the program's own classes as of TF 2.
 
 def kept_in(analysis: Analysis) -> Kept | None:
     """Return what a file relies on that wrappers had up to TF 2.3; None if there is nothing, or it cannot be given."""
-    concerns = bool(_touches(analysis) or _makers(analysis))
-    if _installs(analysis) or (concerns and any(map(_installs, _own_modules(analysis)))):
+    if _installs(analysis):
+        return Kept()
+    if not _touches(analysis) and not _makers(analysis):
+        return None
+    if any(each.kept is not None for each in _own_modules(analysis)):
         return Kept()
     as_of = analysis.settings.as_of
     is_asked = behavior_of(as_of).has_loss_scale_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
-    return _wanted(analysis) if is_asked and concerns else None
+    return _wanted(analysis) if is_asked else None
 
 
 def _makers(analysis: Analysis) -> list[Use]:
@@ -41,12 +44,9 @@ def _makers(analysis: Analysis) -> list[Use]:
 
 def _wanted(analysis: Analysis) -> Kept | None:
     """Return what `--as-of 2.3` gives a file; None if there is nothing, or it cannot be given."""
-    around = list(_own_modules(analysis))
-    if any(each.kept is not None for each in around):
-        return Kept()
     makers = _makers(analysis)
     need = next(_needs(analysis, makers), None) if makers else None
-    if need is None or any(map(_touches, around)) or _has_gates(analysis):
+    if need is None or any(map(_touches, _own_modules(analysis))) or _has_gates(analysis):
         return None
     place = _place(analysis, makers)
     return None if place is None else Kept(*need, place)
@@ -62,9 +62,6 @@ def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     if not lost or _has_gates(analysis):
         return
     kept = _wanted(analysis)
-    if kept is not None and kept.node is None:
-        # A module that it imports calls `mpls.install(as_of=…)`.
-        return
     release = analysis.release_with_objects
     install = f"call mpls.install(as_of={release!r}), and make the wrapper by {EXPERIMENTAL}"
     for node, what in lost:

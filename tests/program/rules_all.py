@@ -74,8 +74,10 @@ GATES = [
     ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
+    ("the side of a choice that is never taken", TF + "s = tf.Session() if False else None", ""),
 ]  # fmt: skip
 NO_GATES = [
+    ("the side of a choice that is always taken", TF + "s = tf.Session() if True else None", "--v1"),
     ("a device", TF + "if tf.test.is_gpu_available():\n" + SESSION, "--v1"),
     ("an option", TF + "args = parse()\nif args.use_legacy_decay:\n" + SESSION, "--v1"),
     ("numbers and text", TF + "VER = '2'\nif VER < 2:\n" + SESSION, "--v1"),
