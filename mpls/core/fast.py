@@ -35,9 +35,9 @@ _WORTH_A_RECIPROCAL = 2**15
 _WORTH_ONE_OP = 32
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
+_LARGE = 2**20
 # NumPy's own dtypes. Of others, such as bfloat16, it warns at NaNs.
 _READ_BY_NUMPY = frozenset({tf.float16, tf.float32, tf.float64})
-_LARGE = 2**20
 
 
 def uses_plain_ways() -> bool:
