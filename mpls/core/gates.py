@@ -45,7 +45,7 @@ def _variable_of_branch(gate: Any, outer: str, inner: str, create: Callable[...,
         ArgumentValueError: its first value is computed in the branch: who initializes it would take a step.
     """
     value = kwargs.get("initial_value")
-    if tf.is_tensor(value) and _waits_for(gate, getattr(value, "op", None)):
+    if tf.is_tensor(value) and _waits_for(gate, value.op):
         subject, constraint = "apply_gradients: initial_value of a variable", "not be a tensor that is made there"
         advice = "Give a list, an array or a function, or create the variable before"
         raise ArgumentValueError(error_text(subject, constraint, value, advice, "tf1"))
@@ -64,7 +64,7 @@ def _waits_for(gate: Any, op: Any) -> bool:
         each = new.pop()
         if each is gate:
             return True
-        if each is not None and each.name not in found:
+        if each.name not in found:
             found.add(each.name)
             new += [*(tensor.op for tensor in each.inputs), *each.control_inputs]
     return False

@@ -85,12 +85,17 @@ class GetTest(unittest.TestCase):
             message = "get: identifier must be 'dynamic', a number or a LossScale; got "
             with self.subTest(value), self.assertRaisesRegex(ValueError, message):
                 get(value)
+        with self.assertRaisesRegex(TypeError, message):
+            get(tf.constant(2.0))
 
-    @parameterized.expand([(0,), (0.5,), (-1,), (False,), (-INF,), (NAN,), (INF,), (1e39,)])
+    @parameterized.expand([(0,), (0.5,), (-1,), (False,), (-INF,), (NAN,), (INF,), (1e39,), (2.0**127,)])
     def test_numbers_that_no_fixed_scale_can_have(self, value: float) -> None:
         with self.assertRaises(ValueError) as caught:
             get(value)
         self.assertIsInstance(caught.exception, MplsError)
+
+    def test_the_largest_number(self) -> None:
+        self.assertEqual(float(get(2.0**126)()), 2.0**126)
 
 
 class ConstructionTest(unittest.TestCase):
