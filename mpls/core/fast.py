@@ -36,6 +36,8 @@ _WORTH_ONE_OP = 32
 # From this many tensors, or elements of one tensor, one function call beats one op each in eager mode.
 _MANY = 4
 _LARGE = 2**20
+# Sets, as a function of Python compares dtypes, and none hashes them.
+HALF_DTYPES = frozenset({tf.float16, tf.bfloat16})
 # NumPy's own dtypes. Of others, such as bfloat16, it warns at NaNs.
 _READ_BY_NUMPY = frozenset({tf.float16, tf.float32, tf.float64})
 
@@ -107,7 +109,7 @@ def is_unscaled_by_reciprocal(tensor: Any) -> bool:
     Args:
         tensor: a dense tensor of any dtype.
     """
-    if uses_plain_ways() or tensor.dtype not in (tf.float16, tf.bfloat16):
+    if tensor.dtype not in HALF_DTYPES or uses_plain_ways():
         return False
     elements = tensor.shape.num_elements()
     return elements is None or elements >= _WORTH_A_RECIPROCAL

@@ -15,9 +15,6 @@ from mpls.core.fast import AsOneOp, Stacks, value_from, value_of
 from mpls.errors import ArgumentValueError, TensorArgumentError, error_text
 from mpls.upstream.tensorflow import eager_tensor_class
 
-# float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two. A set, as a function of
-# Python compares dtypes, and none hashes them.
-_HALF_DTYPES = frozenset({tf.float16, tf.bfloat16})
 # Powers of two whose reciprocals are float16 numbers, denormal ones included.
 _SMALLEST_EXACT, _LARGEST_EXACT = 2.0**-15, 2.0**24
 _NUMBERS = (float, int, np.ndarray, np.generic)
@@ -229,7 +226,8 @@ def _has_exact_reciprocal(scale: Any) -> Any:
 
 
 def _unscale(grad: Any, scale: Any) -> Any:
-    if grad.dtype in _HALF_DTYPES:
+    if grad.dtype in fast.HALF_DTYPES:
+        # float16 loses everything below 2**-24, and both lose bits of a scale that is no power of two.
         return tf.cast(tf.cast(grad, tf.float32) / scale, grad.dtype)
     if grad.dtype.is_floating or grad.dtype.is_complex:
         # In eager mode the operator takes several times as long as the op.
