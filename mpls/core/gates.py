@@ -44,7 +44,7 @@ def _variable_of_branch(gate: Any, outer: str, inner: str, create: Callable[...,
     Raises:
         ArgumentValueError: its first value is computed in the branch: who initializes it would take a step.
     """
-    value = kwargs.get("initial_value")
+    value: Any = kwargs.get("initial_value")
     if tf.is_tensor(value) and _waits_for(gate, value.op):
         subject, constraint = "apply_gradients: initial_value of a variable", "not be a tensor that is made there"
         advice = "Give a list, an array or a function, or create the variable before"
