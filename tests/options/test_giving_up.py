@@ -151,15 +151,33 @@ def _overflowing(raw: Any) -> Any:
     return tf.cast(tf.cast(raw, tf.float16) * 4.0, tf.float32)
 
 
-def _penalised(plant: Plant, raw: Any) -> Any:
-    """Return a finite score, and what the gradient by its input is penalised with, which is scaled too."""
+def _inner_gradient(plant: Plant, raw: Any) -> tuple[Any, Any]:
+    """Return a finite score in float16, and its unscaled gradient by an input, which overflows."""
     data = tf.ones([])
     score = lambda: tf.cast(tf.cast(data * raw, tf.float16) * 4.0, tf.float32)  # noqa: E731
     with tf.GradientTape() as tape:
         tape.watch(data)
         inner = plant.opt.get_scaled_loss(score())
     (grad,) = plant.opt.get_unscaled_gradients([tape.gradient(inner, data)])
-    return score() + (grad - 1.0) ** 2
+    return score(), grad
+
+
+def _penalised(plant: Plant, raw: Any) -> Any:
+    """Return a finite score, and what its gradient is penalised with, which is scaled too."""
+    score, grad = _inner_gradient(plant, raw)
+    return score + (grad - 1.0) ** 2
+
+
+def _penalised_with_nan(plant: Plant, raw: Any) -> Any:
+    """Return a loss that is NaN, and has NaN as its gradient, as another gradient overflows."""
+    _, grad = _inner_gradient(plant, raw)
+    return raw * (grad - grad)
+
+
+def _beside_an_overflow(plant: Plant, raw: Any) -> Any:
+    """Return a finite loss with NaN as its gradient, after another gradient has overflowed that it does not use."""
+    _inner_gradient(plant, raw)
+    return tf.sqrt(tf.square(raw - 1.0))
 
 
 def _of_micro_batches(bad: int) -> list[Callable[[Any, Any], Any]]:
@@ -178,6 +196,8 @@ CAUSES: dict[str, tuple[float, Any, str]] = {
     "overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "clipped_overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "penalty": (2.0**15, _penalised, "scale"),
+    "nan_penalty": (2.0**15, _penalised_with_nan, "scale"),
+    "no_penalty": (2.0**15, _beside_an_overflow, "unknown"),
     **{f"micro_batch_{bad}": (8.0, _of_micro_batches(bad), "loss") for bad in range(3)},
 }
 ALL_MODES = ("eager", "function", "xla", "session")
@@ -189,7 +209,7 @@ PLANTED = [
     for how in ("raise", "warn", "call")
     if mode in MODES.get(family, ALL_MODES)
     # Gradients of gradients need a tape.
-    and not (cause == "penalty" and family in ("v1", "contrib"))
+    and not ("penalty" in cause and family in ("v1", "contrib"))
 ]
 
 
@@ -289,6 +309,33 @@ class CauseTest(unittest.TestCase):
             "scale": "scale is too high",
         }
         self.assertEqual([each for each, words in advice.items() if words in text], [expected], text)
+
+    def test_all_steps_in_a_row_count(self) -> None:
+        for first, cause, text in ((INF, "loss", "not finite in 1 of them"), (1.0, "model", "finite in all of them")):
+            called: list[Stuck] = []
+            opt = FAMILIES["new"](1.0, 2, max_consecutive_skips=2, on_give_up=called.append)
+            weight = tf.Variable(1.0)
+            for factor in (first, 1.0, 1.0):
+                opt.minimize(lambda factor=factor, weight=weight: _sqrt_at_zero(weight) + factor, [weight])
+            (stuck,) = called
+            self.assertEqual(stuck.cause, cause)
+            self.assertIn(text, str(stuck))
+
+    def test_no_variable_is_named_where_only_others_overflow(self) -> None:
+        opt = FAMILIES["new"](8.0, 2, max_consecutive_skips=1, check_unscaled=True)
+        weights = [tf.Variable(1.0, name="frozen"), tf.Variable(1.0, name="trained")]
+
+        @tf.function
+        def step() -> None:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(weights[0] * INF + weights[1])
+            both = opt.get_unscaled_gradients(tape.gradient(loss, weights))
+            opt.apply_gradients([(tf.clip_by_value(sum(both), -1.0, 1.0), weights[1])])
+
+        step()
+        text = r"Number of variables whose gradients were not finite:\] \[0\]"
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, text):
+            step()
 
     def test_a_floor_above_1_may_be_too_high(self) -> None:
         for settings in ({"min_scale": 8.0}, {"min_scale": 8.0, "adjustable": True}):

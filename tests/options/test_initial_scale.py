@@ -44,6 +44,41 @@ class FoundTest(unittest.TestCase):
         self.assertEqual((from_above, scale), (24 - power, 2.0**power))
 
 
+class SearchTest(unittest.TestCase):
+    """After which steps the scale grows, once the search has met an overflow or the ceiling."""
+
+    def _runs(self, scale: Any, values: list[tuple[int, float]]) -> list[float]:
+        """Take runs of steps, each of a number of steps and their gradient; return the scale after each run."""
+        shown = []
+        for steps, value in values:
+            for _ in range(steps):
+                scale.update([tf.constant(value)])
+            shown.append(float(scale()))
+        return shown
+
+    def test_after_overflows_it_waits_longer_each_time(self) -> None:
+        scale = mpls.v1.DynamicLossScale("auto", increment_period=1500)
+        runs = [
+            (1, 1.0),
+            (1, INF),
+            (31, 1.0),
+            (1, 1.0),
+            (1, INF),
+            (1023, 1.0),
+            (1, 1.0),
+            (1, INF),
+            (1499, 1.0),
+            (1, 1.0),
+        ]
+        expected = [512.0, 256.0, 256.0, 512.0, 256.0, 256.0, 512.0, 256.0, 256.0, 512.0]
+        self.assertEqual(self._runs(scale, runs), expected)
+
+    def test_a_ceiling_ends_it(self) -> None:
+        scale = mpls.v1.DynamicLossScale("auto", increment_period=100, max_scale=512.0)
+        runs = [(1, 1.0), (1, 1.0), (1, INF), (99, 1.0), (1, 1.0)]
+        self.assertEqual(self._runs(scale, runs), [512.0, 512.0, 256.0, 256.0, 512.0])
+
+
 class RefusedTest(unittest.TestCase):
     def test_other_strings(self) -> None:
         for value in ("Auto", "high", ""):
