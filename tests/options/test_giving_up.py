@@ -436,7 +436,8 @@ class OverflowsTest(unittest.TestCase):
 
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         first, second, third = (tf.Variable(1.0, name=name) for name in ("first", "second", "third"))
-        renamed = tf.Variable(1.0, name="renamed")
+        # What stands for this name is a larger number than those of the others.
+        renamed = tf.Variable(1.0, name="moved")
         opt, again = self.make(track_overflows=True), self.make(track_overflows=True)
         for value in (INF, 1.0):
             opt.minimize(lambda value=value: first * INF + second * value + third, var_list=[first, second, third])
