@@ -18,7 +18,7 @@ class _Place:
     """The calls in one graph or, in eager mode, in one thread.
 
     Attributes:
-        now: how often each call was made since gradients were last applied here or in a function around.
+        now: how often each call was made since gradients were last applied here.
         unapplied: the calls that were made since gradients were last applied here.
         step: how often each call was made in the step that goes on.
         applied: how often this step has applied gradients to each variable, by its `id`.
@@ -111,11 +111,6 @@ class ScalingCalls:
         here = _here()
         with self._lock:
             place = self._place(here)
-            if isinstance(here, tf.Graph):
-                for other, inner in self._places.items():
-                    if other is not here and _is_within(other, here):
-                        place.now += inner.now
-                        inner.now = Counter()
             calls, place.now = place.now, Counter()
             for call in place.unapplied:
                 self._unapplied[call] -= 1
@@ -170,11 +165,3 @@ def _here() -> Any:
     if here is None:
         here = _threads.here = _Thread()
     return here
-
-
-def _is_within(place: Any, here: Any) -> bool:
-    """Return whether a place is `here`, or a graph that is built inside of it."""
-    while place is not here and isinstance(place, tf.Graph):
-        # Only graphs of functions have an outer one.
-        place = getattr(place, "outer_graph", None)
-    return place is here

@@ -154,10 +154,17 @@ class ScalingCalls(scaling_calls.ScalingCalls):
                         "See mpls docs calling-styles"
                     )
         else:
-            # Nothing was called here: the program's other steps tell its style.
-            knows_one_style = SCALE_LOSS not in self.ever and GET_UNSCALED_GRADIENTS in self.ever
-            is_unscaled = any(GET_UNSCALED_GRADIENTS in each for each in (step.made, step.elsewhere()))
-            is_scaled = not (is_unscaled or knows_one_style)
+            # Nothing was called here: what was called before in this step tells the style, or in functions and threads
+            # that have not applied gradients, or ever.
+            styles = {SCALE_LOSS, GET_UNSCALED_GRADIENTS}
+            known = styles & step.made.keys() or styles & step.elsewhere() or styles & self.ever
+            if known == styles:
+                raise CallOrderError(
+                    "LossScaleOptimizer: apply_gradients() must know whether gradients are unscaled; got some of "
+                    "another function, in a program that calls both scale_loss() and get_unscaled_gradients() in "
+                    "functions. Use one of them in the whole program. See mpls docs calling-styles"
+                )
+            is_scaled = GET_UNSCALED_GRADIENTS not in known
         self.settle(step)
         is_forgotten = not step.is_scaled and self.scaling.isdisjoint(step.elsewhere())
         if is_forgotten and not changes_nothing(loss_scale):

@@ -195,6 +195,16 @@ class ForgottenTest(unittest.TestCase):
         self.assertEqual([expected in text for text in texts], [True], texts)
         self.assertIn("See mpls docs forgotten-scaling", texts[0])
 
+    @parameterized.expand(PROGRAMS)
+    def test_gradients_that_are_applied_again_are_named(self, family: str) -> None:
+        program = Program(family)
+        with warned() as texts:
+            grads = program.grads()
+            program.apply(grads)
+            self.assertEqual(texts, [])
+            program.apply(grads)
+        self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True], texts)
+
     @parameterized.expand(KERAS_OPTIMIZERS)
     def test_a_fixed_scale_of_1_may_be_forgotten(self, family: str) -> None:
         for scale in (1.0, 2.0):
@@ -322,8 +332,47 @@ class NoMistakeTest(unittest.TestCase):
         with warned() as texts:
             for _ in range(3):
                 in_a_thread(lambda: found.append(program.grads()))()
+                program.step()
                 program.apply(found.pop())
         self.assertEqual(texts, [])
+
+    @parameterized.expand([("keras_2", False), ("keras_3", True)])
+    def test_functions_inside_of_a_step_have_one_style(self, name: str, is_new: bool) -> None:
+        program = Program("keras3")
+        opt, (weight, _) = program.opt, program.variables
+
+        @tf.function
+        def scaled() -> Any:
+            with tf.GradientTape() as tape:
+                loss = opt.scale_loss(program.loss())
+            return tape.gradient(loss, weight.value)
+
+        @tf.function
+        def unscaled() -> Any:
+            return program.grads(variables=[weight.value])[0]
+
+        @tf.function
+        def unscaled_inside(grad: Any) -> Any:
+            return opt.get_unscaled_gradients([grad])[0]
+
+        def partly() -> Any:
+            with tf.GradientTape() as tape:
+                loss = opt.get_scaled_loss(program.loss())
+            return unscaled_inside(tape.gradient(loss, weight.value))
+
+        def step(grad: Callable[[], Any]) -> Callable[[], None]:
+            return tf.function(lambda: opt.apply_gradients([(grad(), weight)]))
+
+        with warned() as texts:
+            # Some are not traced again in the functions around.
+            for grad in (scaled, scaled, scaled) if is_new else (unscaled, partly, unscaled):
+                step(grad)()
+        self.assertEqual(texts, [])
+        # Each gradient is 2.
+        self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
+        with self.assertRaisesRegex(CallOrderError, "must know whether gradients are unscaled"):
+            step(unscaled if is_new else scaled)()
+        self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
 
     @parameterized.expand(["v1", "legacy"])
     def test_two_ops_of_a_session(self, family: str) -> None:
