@@ -482,6 +482,14 @@ class AgainAndAgainTest(Ways):
             self.assertEqual([each.numpy().tolist() for each in unscaled], [[8 * i, 16] for i in range(len(grads))])
             self.assertEqual({each.dtype for each in unscaled}, {tf.int32})
 
+    def test_parts_along_another_axis_are_no_stack(self) -> None:
+        @tf.function
+        def unscaled(tensor: Any, scale: Any) -> Any:
+            return unscale_gradients(tf.unstack(tensor, axis=1), scale)
+
+        tensor = np.arange(36, dtype=np.float32).reshape(6, 6)
+        np.testing.assert_array_equal(np.stack(unscaled(tensor, tf.constant(2.0)), 1), tensor / 2)
+
     def test_a_part_of_what_was_unscaled_in_a_stack_is_looked_at_alone(self) -> None:
         for change, expected in ((lambda grads: grads[:5], True), (lambda grads: [*grads[:4], grads[5]], False)):
             step = tf.function(lambda grads, c=change: all_finite(c(unscale_gradients(grads, grads[0][0]))))

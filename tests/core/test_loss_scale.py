@@ -317,6 +317,23 @@ class SubclassTest(unittest.TestCase):
         scale.update([tf.constant(1.0)])
         self.assertEqual((state(scale), int(counter), "counter" in counter.name), ((16.0, 1), 1, True))
 
+    @parameterized.expand([("own", Counting, 4.0), ("fixed", FixedLossScale, 4.0), ("dynamic", DynamicLossScale, 4.0)])
+    def test_weights_of_subclasses_are_in_the_state_of_each_session(self, name: str, base: Any, start: float) -> None:
+        class WithAverage(base):
+            def __init__(self, start: float = start) -> None:
+                super().__init__(start)
+                self.average = self._add_weight("average", 1.0, tf.float32)
+
+        with tf.Graph().as_default():
+            scale = WithAverage()
+            sessions = [v1.Session(), v1.Session()]
+            for session in sessions:
+                self.addCleanup(session.close)
+                session.run(v1.global_variables_initializer())
+            sessions[0].run(scale.average.assign(8.0))
+            scale.load_state_dict(scale.state_dict(sessions[0]), sessions[1])
+            self.assertEqual(sessions[1].run(scale.average), 8.0)
+
     def test_a_name_is_taken_once_in_a_graph(self) -> None:
         scale = Counting()
         with self.assertRaisesRegex(RuntimeError, "'value', which is taken"):

@@ -188,6 +188,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual(pickle.loads(written).state_dict(), opt.state_dict())
         # Loss scales had one.
         pickle.loads(b"cmpls.core.program_calls\nProgramCalls\n(tR.")
+        self.assertIs(pickle.loads(b"cmpls.core.abstract\nLossScale\n."), mpls.v1.LossScale)
 
     def test_weights_of_keras_3_are_without_the_state_of_options(self) -> None:
         options = {**AUTO_OPTIONS, "track_overflows": True}

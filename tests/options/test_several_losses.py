@@ -209,8 +209,14 @@ class SharedScaleTest(unittest.TestCase):
         self.assertEqual([float(each.loss_scale) for each in (one, other, third)], [2.0] * 3)
         self.assertEqual([each.dynamic_growth_steps for each in (one, other, third)], [5] * 3)
         self.assertIs(one.dynamic_counter, third.dynamic_counter)
-        one.set_scale(32)
-        self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [32.0] * 3)
+        for change, scale in (
+            (lambda: one.set_scale(32), 32.0),
+            (lambda: other.set_scale(64), 64.0),
+            (lambda: one.configure(max_scale=32), 32.0),
+            (lambda: other.configure(max_scale=16), 16.0),
+        ):
+            change()
+            self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [scale] * 3)
 
     @parameterized.expand(MAKE)
     def test_configs_and_copies_have_scales_of_their_own(self, family: str) -> None:
