@@ -218,6 +218,17 @@ class SharedScaleTest(unittest.TestCase):
             change()
             self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [scale] * 3)
 
+    def test_in_a_session_a_step_has_ended_before_its_scale_is_taken_over(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+            opts = sharing("legacy", [], [])
+            steps = [opt.minimize(lambda: weight * INF, [weight]) for opt in opts]
+            scales = [opt.get_scaled_loss(tf.constant(1.0)) for opt in opts]
+            session.run(v1.global_variables_initializer())
+            for step, expected in zip([*steps, *steps], ([4.0, 8.0], [4.0, 2.0], [1.0, 2.0], [1.0, 1.0]), strict=True):
+                session.run(step)
+                self.assertEqual(session.run(scales), expected)
+
     @parameterized.expand(MAKE)
     def test_configs_and_copies_have_scales_of_their_own(self, family: str) -> None:
         one, other = sharing(family, [], [])
@@ -286,6 +297,9 @@ class SharedScaleTest(unittest.TestCase):
             opt.build([weight]) if family != "legacy" else None
             opt.minimize(lambda: weight * 1.0, [weight])
         self.assertEqual(float(weight), 0.0)
+        with tempfile.TemporaryDirectory() as folder:
+            keys = [name for name, _ in tf.train.list_variables(tf.train.Checkpoint(opt=other).write(f"{folder}/c"))]
+        self.assertEqual([key for key in keys if "scale" in key], [])
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
 
