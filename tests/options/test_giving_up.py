@@ -128,6 +128,16 @@ class GivingUpTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "on_give_up must be 'raise', 'warn' or a function"):
                 FAMILIES[family](8.0, 2, max_consecutive_skips=2, on_give_up=value)
 
+    @parameterized.expand(FAMILIES)
+    def test_what_only_the_constructor_takes(self, family: str) -> None:
+        opt = FAMILIES[family](8.0, 2, max_consecutive_skips=2, on_give_up=print)
+        if family != "v1":
+            self.assertNotIn("on_give_up", opt.get_config())
+        for name, value in (("max_consecutive_skips", 7), ("count_steps", True)):
+            text = rf"LossScaleOptimizer\w*: {name} must be given .*; got {value} .*\(\.\.\., {name}=\.\.\.\)"
+            with self.assertRaisesRegex(AttributeError, text):
+                setattr(opt, name, value)
+
     @parameterized.expand(
         [
             ("check_skips", "max_consecutive_skips=50", "giving-up"),
