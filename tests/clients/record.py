@@ -23,7 +23,6 @@ HERE = Path(__file__).resolve().parent
 _LEFT_OUT = ("PYTHONPATH", "PYTHONWARNINGS", "TF_USE_LEGACY_KERAS")
 # Which releases a script runs on, unmodified.
 RELEASES = {
-    "accelerator_optimizers": ("2.2", "2.3"),
     "bert_optimization": ("1.15",),
     "both_generations": ("2.4", "2.8"),
     "calcium_policy": ("2.1", "2.2", "2.3"),
