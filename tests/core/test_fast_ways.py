@@ -228,6 +228,11 @@ class SameResultsTest(Ways):
             self.assertEqual(isinstance(finite_at_once(grads), bool), is_numpy, grads)
         self.assertFalse(finite_at_once([small, tf.constant([1.0, np.inf])]))
 
+    def test_no_product_is_taken_of_an_unknown_length(self) -> None:
+        check = tf.function(all_finite, jit_compile=True, input_signature=[[tf.TensorSpec([None])] * 2])
+        for value in (1.0, np.inf):
+            self.assertEqual(bool(check([tf.fill([2**17], value), tf.ones([2**17])])), value == 1.0)
+
     @parameterized.expand([(dtype.name, dtype) for dtype in DTYPES])
     @pytest.mark.default_run("one case")
     def test_products_know_each_special_value(self, name: str, dtype: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import threading
 import unittest
@@ -440,9 +441,13 @@ class OverflowsTest(unittest.TestCase):
         self.assertEqual((row.variable, row.count, row.last_step), ("bad", 2, 4))
         self.assertEqual(str(opt.overflow_report()).splitlines()[1].split(), ["bad", "2", "4"])
         # Another list of variables has counts of its own.
-        other = tf.Variable(1.0, name="other")
-        opt.minimize(lambda: other * INF, var_list=[other])
-        self.assertEqual([each.variable for each in opt.overflow_report()], ["bad", "other"])
+        others = [tf.Variable(1.0, name=name) for name in ("other", "third")]
+        for other in others:
+            opt.minimize(lambda other=other: other * INF, var_list=[other])
+        self.assertEqual([each.variable for each in opt.overflow_report()], ["bad", "other", "third"])
+        with tempfile.TemporaryDirectory() as folder:
+            keys = str(tf.train.list_variables(tf.train.Checkpoint(opt=opt).write(f"{folder}/ckpt")))
+        self.assertEqual(sorted(re.findall(r"/overflow_counts(\w*)/", keys)), ["_1", "_1_1", "_2"])
 
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         first, second, third = (tf.Variable(1.0, name=name) for name in ("first", "second", "third"))
