@@ -93,7 +93,10 @@ class ObjectGraph:
     def own_family_at(self, number: int) -> Family | None:
         """Return the family told by an object's own children and slots; None as for `family_at`."""
         node = self.nodes[number]
-        return _family_of_children(node.children, has_slots=bool(node.slots))
+        family = _family_of_children(node.children, has_slots=bool(node.slots))
+        # A wrapper of a v1 optimizer leaves the slots to that. One over a legacy optimizer lacks the counter of steps
+        # if it was restored and saved again before its first step.
+        return "legacy" if family == "v1" and self.wrapped_by(number) is not None else family
 
     def scale_and_counter(self, number: int) -> tuple[int | None, int | None]:
         """Return the two variables of a wrapper's dynamic loss scale, each None if it is not there."""

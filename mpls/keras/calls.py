@@ -140,9 +140,7 @@ class ScalingCalls(scaling_calls.ScalingCalls):
         step = self.end_step(variables, hides_calls=hides_calls)
         calls = step.calls
         _refuse_mix(calls, applying)
-        if applying != "apply_gradients":
-            is_scaled = True
-        elif calls:
+        if calls and applying == "apply_gradients":
             is_scaled = GET_UNSCALED_GRADIENTS not in calls
             if is_scaled and SCALE_LOSS not in calls:
                 is_scaled = False
@@ -154,17 +152,8 @@ class ScalingCalls(scaling_calls.ScalingCalls):
                         "See mpls docs calling-styles"
                     )
         else:
-            # Nothing was called here: what was called before in this step tells the style, or in functions and threads
-            # that have not applied gradients, or ever.
-            styles = {SCALE_LOSS, GET_UNSCALED_GRADIENTS}
-            known = styles & step.made.keys() or styles & step.elsewhere() or styles & self.ever
-            if known == styles:
-                raise CallOrderError(
-                    "LossScaleOptimizer: apply_gradients() must know whether gradients are unscaled; got some of "
-                    "another function, in a program that calls both scale_loss() and get_unscaled_gradients() in "
-                    "functions. Use one of them in the whole program. See mpls docs calling-styles"
-                )
-            is_scaled = GET_UNSCALED_GRADIENTS not in known
+            is_new = bool(calls) or (hides_calls and applying != "apply_gradients")
+            is_scaled = is_new or self._has_new_style(step, applying)
         self.settle(step)
         is_forgotten = not step.is_scaled and self.scaling.isdisjoint(step.elsewhere())
         if is_forgotten and not changes_nothing(loss_scale):
@@ -180,6 +169,25 @@ class ScalingCalls(scaling_calls.ScalingCalls):
                 "See mpls docs forgotten-scaling"
             )
         return is_scaled
+
+    def _has_new_style(self, step: scaling_calls.Step, applying: str) -> bool:
+        """Return whether gradients are in the style of Keras 3, where no call of theirs was made here.
+
+        What was called before in this step tells the style, and in functions and threads that have not applied
+        gradients; or what was ever called.
+
+        Raises:
+            CallOrderError: that tells both styles, or another one than the method that applies them.
+        """
+        styles = {SCALE_LOSS, GET_UNSCALED_GRADIENTS}
+        known = styles & (step.made.keys() | step.elsewhere()) or styles & self.ever
+        if known == styles or (GET_UNSCALED_GRADIENTS in known and applying != "apply_gradients"):
+            raise CallOrderError(
+                f"LossScaleOptimizer: {applying}() must know whether gradients are unscaled; got some of another "
+                "function or thread, in a program that calls get_unscaled_gradients() and scale_loss() or apply(). "
+                "Use one style in the whole program. See mpls docs calling-styles"
+            )
+        return GET_UNSCALED_GRADIENTS not in known
 
 
 _EFFECTS = {

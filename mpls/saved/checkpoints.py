@@ -128,13 +128,19 @@ class ObjectCheckpoint(ObjectGraph):
             elif name != ITERATIONS["legacy"]:
                 others[name] = self._value(child)
         variables = self._slots(number)
-        iteration = children[ITERATIONS["legacy"]]
-        full_name = self.nodes[iteration].full_name or ""
+        iteration = children.get(ITERATIONS["legacy"])
+        if iteration is None:
+            # The slots are named as those of v1.
+            algorithm, iterations = algorithm_of_v1([], {name for each in variables for name in each.slots}), None
+        else:
+            full_name = self.nodes[iteration].full_name or ""
+            algorithm = algorithm_named(full_name.split("/")[-2] if "/" in full_name else None)
+            iterations = self._number(count_of_variable, iteration)
         return OptimizerRecord(
             key=key,
             family="legacy",
-            algorithm=algorithm_named(full_name.split("/")[-2] if "/" in full_name else None),
-            iterations=self._number(count_of_variable, iteration),
+            algorithm=algorithm,
+            iterations=iterations,
             hyperparameters=hyperparameters,
             variables=variables,
             others=others,

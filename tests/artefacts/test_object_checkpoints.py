@@ -17,6 +17,7 @@ from parameterized import parameterized
 import mpls.errors
 import mpls.keras
 import mpls.v1
+from mpls.inspect import describe
 
 from . import replay
 from .replay import Artefact, Training, artefacts, assert_state, recorded_state, training_of
@@ -176,6 +177,43 @@ class TestPlain:
 ONE_OF_EACH = [Artefact("keras_object.adam", run) for run in SAMPLE]
 ONE_OF_EACH += [Artefact("keras_object.plain", run) for run in ("tf24.lso2", "tf21.lso3", "tf21.k3")]
 ONE_OF_EACH += [Artefact("v1_object.momentum", "tf24")]
+
+
+class TestSavedAgainBeforeTheFirstStep:
+    """Then a file of a legacy optimizer has its slots, and no counter."""
+
+    @parameterized.expand([("SGD", {"momentum": 0.5}), ("Adam", {})])
+    def test_goes_on(self, algorithm: str, settings: dict[str, Any]) -> None:
+        def made(value: float) -> tuple[Any, Any, Any]:
+            inner = getattr(tf_keras.optimizers.legacy, algorithm)(0.125, **settings)
+            weight, opt = tf.Variable(value), mpls.keras.LossScaleOptimizer(inner, initial_scale=8)
+            return weight, opt, tf.train.Checkpoint(weight=weight, opt=opt)
+
+        with tempfile.TemporaryDirectory() as folder:
+            weight, opt, checkpoint = made(1.0)
+            for _ in range(3):
+                opt.minimize(lambda: weight**2, [weight])
+            kept, path = float(weight), checkpoint.write(f"{folder}/1")
+            _, _, checkpoint = made(0.0)
+            checkpoint.read(path)
+            path = checkpoint.write(f"{folder}/2")
+            (described,) = describe(path)["optimizers"]
+            assert (described["family"], described["algorithm"], described["iterations"]) == ("legacy", algorithm, None)
+            restored, again, checkpoint = made(0.0)
+            checkpoint.read(path)
+            converted, target, _ = made(kept)
+            target.iterations.assign(3)
+            again.iterations.assign(3)
+            if algorithm == "Adam":
+                with pytest.raises(mpls.errors.SavedStateError, match="how many steps there have been"):
+                    mpls.convert_state(path, target, [converted])
+                # From the checkpoint that has the counter.
+                path = f"{folder}/1"
+            mpls.convert_state(path, target, [converted])
+        for one, other in ((weight, opt), (restored, again), (converted, target)):
+            other.minimize(lambda one=one: one**2, [one])
+        assert float(weight) == float(restored) == float(converted)
+        assert opt.state_dict() == again.state_dict() == target.state_dict()
 
 
 class TestOtherFamilies:

@@ -370,9 +370,23 @@ class NoMistakeTest(unittest.TestCase):
         self.assertEqual(texts, [])
         # Each gradient is 2.
         self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
-        with self.assertRaisesRegex(CallOrderError, "must know whether gradients are unscaled"):
-            step(unscaled if is_new else scaled)()
+        for mixed in (
+            step(unscaled if is_new else scaled),
+            lambda: opt.apply([unscaled()], [weight]),
+            lambda: opt.apply_gradients([(scaled(), weight)]),
+        ):
+            with self.assertRaisesRegex(CallOrderError, "must know whether gradients are unscaled"):
+                mixed()
         self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
+
+    def test_a_function_after_a_step_of_the_other_style(self) -> None:
+        program = Program("keras3")
+        with tf.GradientTape() as tape:
+            loss = program.opt.scale_loss(program.loss())
+        program.opt.apply(tape.gradient(loss, [each.value for each in program.variables]), program.variables)
+        grads = tf.function(program.grads)()
+        with self.assertRaisesRegex(CallOrderError, "must know whether gradients are unscaled"):
+            program.apply(grads)
 
     @parameterized.expand(["v1", "legacy"])
     def test_two_ops_of_a_session(self, family: str) -> None:
