@@ -17,7 +17,6 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-import mpls.v1
 from mpls.errors import MplsError
 from mpls.experimental.loss_scales import deserialize, get, serialize
 from mpls.v1 import DynamicLossScale, FixedLossScale, LossScale
@@ -268,22 +267,6 @@ class UpdateInGraphsTest(unittest.TestCase):
             self.assertEqual([grown for grown, _ in found], self.GROWN)
             self.assertEqual([apply for _, apply in found], [True, True, False, True])
             self.assertEqual(session.run(scale()), 8.0)
-
-    def test_of_subclasses_that_ask_their_base(self) -> None:
-        class Own(DynamicLossScale):
-            def update(self, grads: Any) -> Any:
-                update_op, should_apply = super().update(grads)
-                return tf.identity(update_op), should_apply
-
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            variable = tf.compat.v1.get_variable("variable", initializer=1.0, use_resource=True)
-            opt = tf.compat.v1.train.GradientDescentOptimizer(0.5)
-            opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, Own(8.0, 2))
-            train_op = opt.minimize(variable * 1.0)
-            session.run(tf.compat.v1.global_variables_initializer())
-            session.run(train_op)
-            session.run(train_op)
-            self.assertEqual(session.run([variable, opt._loss_scale()]), [0.0, 16.0])
 
 
 class UpdateTest(unittest.TestCase):

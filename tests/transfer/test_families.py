@@ -8,7 +8,6 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
@@ -20,12 +19,10 @@ from tests.transfer.training import (
     PAIRS,
     SETTINGS,
     assert_close,
-    gradients,
     like,
     optimizer,
     scale_of,
     steps_of,
-    take_step,
     train,
     variables,
 )
@@ -110,31 +107,6 @@ class BareTest(unittest.TestCase):
         mpls.convert_state(source, target)
         train(source, trained, 5, 8)
         train(target, others, 5, 8)
-        assert_close(others, trained)
-
-    @parameterized.expand([(family, family) for family in MODULES])
-    def test_functions_that_use_the_target(self, label: str, family: str) -> None:
-        source, trained = optimizer("legacy", "Adam"), variables("legacy")
-        train(source, trained, 0, 5)
-        target, others = optimizer(family, "Adam"), like(family, trained)
-        if family == "legacy":
-            target._create_all_weights(others)
-        else:
-            target.build(others)
-
-        @tf.function
-        def step(grads: Any) -> None:
-            target.apply_gradients(zip(grads, others, strict=True))
-
-        zeros = [tf.zeros(each.shape) for each in others]
-        step(zeros)
-        # It has been traced before.
-        mpls.convert_state(source, target, others, source_variables=trained)
-        for number in range(5, 8):
-            take_step(source, trained, number)
-            grads = gradients(number, [each.shape for each in others])
-            step([tf.constant(grad, tf.float32) for grad in grads])
-        self.assertEqual(step.experimental_get_tracing_count(), 1)
         assert_close(others, trained)
 
     @parameterized.expand([("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
