@@ -509,8 +509,9 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     if isinstance(substitutes, str):
         # TensorFlow would name the first of all missing keys, which may be one that mpls can replace.
         return _error(f"Key {substitutes} not found in checkpoint")
+    feeds = _feeds(path, entries, substitutes, reader)
     _warn_of_missing_scales(path, entries, substitutes, numbers)
-    return _feeds(entries, substitutes, reader)
+    return feeds
 
 
 def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[str, str]:
@@ -582,7 +583,7 @@ def _is_value(substitute: Any) -> bool:
     return isinstance(substitute, np.ndarray)
 
 
-def _feeds(entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
+def _feeds(path: str, entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
     """Return the values to feed, by tensor of the graph. No op is added, so the graph may be finalized."""
     by_op: dict[str, list[RestoredTensor]] = defaultdict(list)
     for entry in entries:
@@ -591,24 +592,27 @@ def _feeds(entries: list[RestoredTensor], substitutes: dict[str, Any], reader: A
     for of_op in by_op.values():
         if any(_is_value(substitutes.get(entry.name)) for entry in of_op):
             # One op reads many tensors, and fails if one is missing. It does not run if all of them are fed.
-            feeds.update(_values(of_op, substitutes, reader))
+            feeds.update(_values(path, of_op, substitutes, reader))
         elif any(entry.name in substitutes for entry in of_op):
             keys = [substitutes.get(entry.name, entry.name).encode() for entry in of_op]
             feeds[of_op[0].output.op.inputs[1]] = np.array(keys, object)
     return feeds
 
 
-def _values(entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
+def _values(path: str, entries: list[RestoredTensor], substitutes: dict[str, Any], reader: Any) -> dict[Any, Any]:
     values = {}
     for entry in entries:
-        if not entry.output.consumers():
-            continue
         value = substitutes.get(entry.name, entry.name)
         if not _is_value(value):
             value = _part(reader.get_tensor(value), entry.slice)
         # TensorFlow would cast a feed of another dtype silently.
-        if tf.as_dtype(np.asarray(value).dtype) == entry.output.dtype.base_dtype:
-            values[entry.output] = value
+        wanted, dtype = entry.output.dtype.base_dtype, tf.as_dtype(np.asarray(value).dtype)
+        if dtype != wanted:
+            raise SavedStateError(
+                f"{path}: {entry.name} must be {wanted.name}, as its variable in this graph is; got {dtype.name}. See "
+                f"mpls docs {ANCHOR}"
+            )
+        values[entry.output] = value
     return values
 
 

@@ -206,6 +206,25 @@ class TestCross:
             v1.train.Saver().restore(session, path)
             assert_goes_on(made, session, states)
 
+    def test_fixed_scales_after_a_dynamic_one(self) -> None:
+        def mixed(wrap: Wrap) -> Wrap:
+            dynamic = iter((True, False, False))
+            return lambda inner, spec: wrap(inner, spec._replace(dynamic=next(dynamic)))
+
+        spec = Spec("SGD", scopes=("", "", ""))
+        with program(mixed(native), spec) as (made, session):
+            made.train(session, [1.0, 2.0])
+            path = v1.train.Saver().save(session, str(self.folder / "model"))
+            state = made.state(session)
+        with program(mixed(public), spec) as (made, session):
+            v1.train.Saver().restore(session, path)
+            assert_near(made.state(session), state, exact=True)
+            # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
+            path = v1.train.Saver().save(session, path)
+        error = pytest.raises(tf.errors.NotFoundError, match="not found in checkpoint")
+        with program(mixed(native), spec) as (_, session), error:
+            v1.train.Saver().restore(session, path)
+
     @parameterized.expand([("native",), ("public",)])
     @pytest.mark.default_run("one case")
     def test_dynamic_to_fixed(self, writer: str) -> None:

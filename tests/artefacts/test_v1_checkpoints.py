@@ -195,6 +195,41 @@ class TestNamesOfPowers:
             v1.train.Saver().restore(session, path)
             assert powers(session) == expected
 
+    def test_of_one_of_two_optimizers(self) -> None:
+        path, expected = saved_by(native, self.folder, "", v2=False, conditionals=2)
+        with graph(), v1.Session() as session:
+            train_adams(ours, "", "")
+            of_second = r"w1|beta\d_power_1|current_loss_scale_1|good_steps_1"
+            variables = [each for each in v1.global_variables() if not re.match(of_second, each.op.name)]
+            session.run(v1.global_variables_initializer())
+            v1.train.Saver(variables).restore(session, path)
+            assert powers(session)[: len(expected)] == expected
+
+    def test_of_fewer_optimizers_are_refused(self) -> None:
+        class OnePower(v1.train.AdamOptimizer):  # type: ignore[misc,name-defined]
+            def _create_slots(self, variables: list[Any]) -> None:
+                self._create_non_slot_variable(0.5, "beta1_power", variables[0])
+
+            def _apply_dense(self, grad: Any, var: Any) -> Any:
+                return var.assign_sub(grad)
+
+            _resource_apply_dense, _finish = _apply_dense, v1.train.Optimizer._finish
+
+        def build(wrap: Any, *kinds: Any) -> None:
+            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+            for kind in kinds:
+                wrap(kind(), "dynamic").minimize(weight * weight, var_list=[weight])
+
+        with graph(), v1.Session() as session:
+            build(native, v1.train.AdamOptimizer, OnePower)
+            session.run(v1.global_variables_initializer())
+            path = v1.train.Saver().save(session, str(self.folder / "two"))
+        with graph(), v1.Session() as session:
+            build(ours, v1.train.AdamOptimizer, OnePower, OnePower)
+            of_powers = [each for each in v1.global_variables() if "_power" in each.op.name]
+            with pytest.raises(tf.errors.NotFoundError, match="Key beta1_power not found in checkpoint, nor"):
+                v1.train.Saver(of_powers).restore(session, path)
+
     def test_of_several_optimizers_of_a_variable(self) -> None:
         def build(wrap: Any) -> Any:
             weight = v1.get_variable("w", initializer=1.0, use_resource=True)
@@ -339,6 +374,15 @@ class TestKindsOfSavers:
             assert session.run([other, training.variables[1]]) == [1.0, 0.5]
             with pytest.raises(ValueError, match="not a valid checkpoint"):
                 v1.train.Saver().restore(session, str(self.folder / "nothing"))
+
+    def test_refuse_other_dtypes(self) -> None:
+        path = saved_plain(self.folder)
+        with graph(), v1.Session() as session:
+            GraphTraining(ADAM)
+            by_name = {each.op.name: each for each in v1.global_variables()}
+            by_name["w"] = v1.get_variable("w16", by_name["w"].shape, tf.float16)
+            with pytest.raises(mpls.errors.SavedStateError, match=r"plain: w must be float16, .*; got float32"):
+                v1.train.Saver(by_name).restore(session, path)
 
     def test_restore_object_based_checkpoints(self) -> None:
         with graph(), v1.Session() as session:
