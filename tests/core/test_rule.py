@@ -58,19 +58,19 @@ def float32_model(scale: Any, good_steps: int, finite: bool, period: int, multip
 
 
 def stepping(mode: str, *arguments: float, **bounds: float) -> tuple[Any, Callable[[bool], bool]]:
-    """Return a loss scale, and what takes a step, eagerly or in a function."""
+    """Return a loss scale, and what takes a step: eagerly, in a function or in one that XLA compiles."""
     scale = DynamicLossScale(*arguments, **bounds)
     scale()
 
     def update(grad: Any) -> Any:
         return scale.update([grad])[1]
 
-    run = tf.function(update) if mode == "function" else update
+    run = update if mode == "eager" else tf.function(update, jit_compile=mode == "xla")
     return scale, lambda finite: bool(run(tf.constant(1.0 if finite else INF)))
 
 
 class TableTest(unittest.TestCase):
-    @parameterized.expand([(f"{row[0]}_{mode}", mode, *row[1:]) for row in TABLE for mode in ("eager", "function")])
+    @parameterized.expand([(f"{row[0]}_{mode}", mode, *row[1:]) for row in TABLE for mode in ("eager", "function", "xla")])
     @pytest.mark.default_run("each value", by=lambda name, mode, *row: (mode, row))
     def test_rows(
         self,

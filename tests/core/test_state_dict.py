@@ -182,6 +182,8 @@ class TestOwnClasses:
         ):
             with pytest.raises(mpls.errors.SavedStateError, match=message):
                 loaded.load_state_dict(wrong)
+        with pytest.warns(mpls.errors.MplsWarning, match="not used here is min_scale=1.0"):
+            loaded.load_state_dict({**state, "min_scale": 1.0})
         assert loaded.state_dict() == state
 
     def test_are_kept_by_wrappers(self) -> None:

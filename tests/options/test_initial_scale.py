@@ -78,6 +78,14 @@ class SearchTest(unittest.TestCase):
         runs = [(1, 1.0), (1, 1.0), (1, INF), (99, 1.0), (1, 1.0)]
         self.assertEqual(self._runs(scale, runs), [512.0, 512.0, 256.0, 256.0, 512.0])
 
+    def test_a_damaged_number_of_steps_counts_as_one(self) -> None:
+        scale = mpls.v1.DynamicLossScale("auto", increment_period=1500)
+        scale()
+        (steps,) = (each for (name, _), each in scale._weights.items() if name == "search_steps")
+        steps.assign(0)
+        runs = [(1, INF), (31, 1.0), (1, 1.0)]
+        self.assertEqual(self._runs(scale, runs), [128.0, 128.0, 256.0])
+
 
 class RefusedTest(unittest.TestCase):
     def test_other_strings(self) -> None:

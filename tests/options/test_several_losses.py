@@ -303,6 +303,16 @@ class SharedScaleTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
 
+    def test_a_fixed_scale_in_a_session(self) -> None:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            one = mpls.keras.LossScaleOptimizer(MAKE["legacy"](RATE), dynamic=False, initial_scale=8)
+            other = mpls.keras.LossScaleOptimizer(MAKE["legacy"](RATE), share_scale_with=one)
+            weight = tf.compat.v1.get_variable("weight", initializer=1.0, use_resource=True)
+            steps = [opt.minimize(lambda: weight * 1.0, [weight]) for opt in (one, other)]
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(steps)
+            self.assertEqual(session.run(weight), 0.0)
+
     @parameterized.expand(itertools.product(MAKE, MAKE))
     def test_over_other_families(self, family: str, of_other: str) -> None:
         one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8)
