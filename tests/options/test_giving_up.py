@@ -332,6 +332,22 @@ class CauseTest(unittest.TestCase):
             self.assertEqual(stuck.cause, cause)
             self.assertIn(text, str(stuck))
 
+    @parameterized.expand([("eager",), ("function",)])
+    def test_steps_before_an_applied_one_do_not_count(self, mode: str) -> None:
+        called: list[Stuck] = []
+        opt = FAMILIES["new"](8.0, 2000, max_consecutive_skips=2, on_give_up=called.append)
+        weight, factor = tf.Variable(1.0), tf.Variable(NAN)
+        step = lambda: opt.minimize(lambda: weight * factor, [weight])  # noqa: E731
+        step = tf.function(step) if mode == "function" else step
+        for value in (NAN, 1.0, NAN, NAN, NAN):
+            factor.assign(value)
+            step()
+        if mode == "function":
+            opt.check_skips()
+        (stuck,) = called
+        self.assertEqual((stuck.consecutive_skips, stuck.nonfinite_losses), (3, 3))
+        self.assertEqual(stuck.recent_scales, (4.0, 2.0, 1.0))
+
     @parameterized.expand(
         [
             ("floor_1", Stuck(3, 0, (4.0, 2.0, 1.0), ("w",), "model", True), "4, 2, 1. Variables: w. The model is"),
