@@ -164,8 +164,11 @@ def _is_left_out(node: cst.CSTNode) -> bool:
 
 
 def _is_strict(argument: cst.Arg) -> bool:
-    """Return whether an argument says what no test can see: words, or that lists are equally long, which they are."""
-    return argument.keyword is not None and argument.keyword.value in ("doc", "strict")
+    """Return whether an argument says what no test can see.
+
+    These are words, that lists are equally long, which they are, and that nobody reads what is returned.
+    """
+    return argument.keyword is not None and argument.keyword.value in ("doc", "strict", "read_value")
 
 
 def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
@@ -510,14 +513,17 @@ def _inner(code: CodeType, first: int) -> CodeType | None:
 
 
 def report(records: Records, mutants: list[Mutant]) -> int:
-    """Print what became of mutants; return 1 if some survived without a reason."""
+    """Print what became of mutants; return 1 if some survived without a reason.
+
+    A reason stands before the mutant, or before the function of all mutants that it is for.
+    """
     blocks = ACCEPTED.read_text(encoding="utf-8").strip().split("\n\n") if ACCEPTED.exists() else []
     reasons = {mutant: reason for reason, _, mutant in (block.partition("\n") for block in blocks)}
     status = 0
     for path, group in itertools.groupby(mutants, lambda mutant: mutant.path):
         tried = [each for each in group if each.key in records.found]
         open_ = [each for each in tried if "::" not in records.found[each.key]]
-        without = [each for each in open_ if str(each) not in reasons]
+        without = [each for each in open_ if reasons.keys().isdisjoint((str(each), f"{each.path} {each.where}"))]
         numbers = f"{len(tried)} changes, {len(tried) - len(open_)} found, {len(open_) - len(without)} accepted"
         print(f"{path}: {numbers}, {len(without)} open")
         for each in without:
