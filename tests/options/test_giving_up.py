@@ -138,6 +138,9 @@ class GivingUpTest(unittest.TestCase):
             text = rf"LossScaleOptimizer\w*: {name} must be given .*; got {value} .*\(\.\.\., {name}=\.\.\.\)"
             with self.assertRaisesRegex(AttributeError, text):
                 setattr(opt, name, value)
+        if family == "v1":
+            with self.assertRaisesRegex(AttributeError, r"Pass it to the loss scale: .*FixedLossScale\(128.0, skip"):
+                opt.skip_nonfinite = True
 
     @parameterized.expand(
         [
