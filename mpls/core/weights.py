@@ -162,8 +162,6 @@ class Stateful(TrackableBase):
             dtype=dtype,
             trainable=False,
             use_resource=True,
-            synchronization=tf.VariableSynchronization.AUTO,
-            aggregation=tf.compat.v1.VariableAggregation.NONE,
         )
         weights[name] = variable
         track_in_keras_graph(variable)

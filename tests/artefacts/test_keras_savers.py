@@ -85,13 +85,12 @@ Wrap = Callable[[Any, Spec], Any]
 
 
 @contextlib.contextmanager
-def program(wrap: Wrap, spec: Spec, *, is_initialized: bool = True) -> Iterator[tuple[Program, Any]]:
+def program(wrap: Wrap, spec: Spec) -> Iterator[tuple[Program, Any]]:
     """Build a program in a graph, with a session."""
     with graph(spec), v1.Session() as session:
         made = Program(tf_keras, spec, wrap)
         made.build()
-        if is_initialized:
-            session.run(v1.global_variables_initializer())
+        session.run(v1.global_variables_initializer())
         yield made, session
 
 
