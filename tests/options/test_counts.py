@@ -19,7 +19,7 @@ import mpls.v1
 from mpls.errors import MplsDeprecationWarning, MplsWarning
 
 from .model import Model
-from .trainers import FAMILIES, RATE, Trainer, trainer
+from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -58,6 +58,16 @@ class CountsTest(unittest.TestCase):
             for counter in (training.opt.applied_steps, training.opt.skipped_steps, training.opt.consecutive_skips):
                 self.assertEqual((counter.dtype, tuple(counter.shape)), (tf.int64, ()))
             self.assertEqual(training.opt.last_step_applied.dtype, tf.bool)
+
+    @parameterized.expand(CELLS)
+    @pytest.mark.default_run("each value", by=lambda name, *values: values)
+    def test_of_a_fixed_scale(self, name: str, family: str, mode: str) -> None:
+        with Trainer(family, mode, lambda: fixed(family, count_steps=True)) as training:
+            for _ in range(2):
+                training.take(1.0)
+            names = ("applied_steps", "skipped_steps", "consecutive_skips", "last_step_applied")
+            shown = training.shown()
+            self.assertEqual([shown[each] for each in names], [2, 0, 0, True])
 
     @parameterized.expand(["eager", "function", "session"])
     def test_contrib(self, mode: str) -> None:
