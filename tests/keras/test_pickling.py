@@ -115,6 +115,15 @@ class Keras3Test(unittest.TestCase):
         take_step(copied)
         self.assertEqual(opt.state_dict(), before)
 
+    @parameterized.expand(WAYS)
+    def test_what_is_disabled_stays_silent(self, way: str) -> None:
+        opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.5), enabled=False)
+        copied, variable = WAYS[way](opt), keras.Variable(1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            copied.apply_gradients([(tf.constant(1.0), variable)])
+        self.assertEqual(float(variable), 0.5)
+
 
 class TfKerasTest(unittest.TestCase):
     """What tf_keras cannot pickle by itself is a clear error, and copies as before."""

@@ -120,6 +120,19 @@ class BareVariableTest(unittest.TestCase):
         self.assertEqual(int(optimizer.iterations), 2)
 
 
+class CallsTest(unittest.TestCase):
+    @parameterized.expand(FAMILIES)
+    def test_what_has_been_called_is_told_as_by_the_original(self, name: str, optimizers: Any) -> None:
+        for cls in (Ours, tf_keras.mixed_precision.LossScaleOptimizer):
+            opt = cls(optimizers.SGD())
+            seen = [(opt._loss_has_been_scaled, opt._gradients_have_been_unscaled)]
+            opt.get_scaled_loss(tf.ones([]))
+            seen.append((opt._loss_has_been_scaled, opt._gradients_have_been_unscaled))
+            opt.get_unscaled_gradients([tf.ones([])])
+            seen.append((opt._loss_has_been_scaled, opt._gradients_have_been_unscaled))
+            self.assertEqual(seen, [(False, False), (True, False), (True, True)])
+
+
 class RefusalTest(unittest.TestCase):
     """A refused call leaves the inner optimizer as it was."""
 

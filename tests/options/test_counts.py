@@ -169,3 +169,29 @@ class RefusedTest(unittest.TestCase):
         self.assertEqual(
             mpls.keras.LossScaleOptimizer(sgd(), skip_nonfinite=True).get_config().keys() & {"skip_nonfinite"}, set()
         )
+
+
+class ReplicasTest(unittest.TestCase):
+    @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
+    def test_a_fixed_scale_skips_a_sum_that_is_infinite(self, family: str) -> None:
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            opt = fixed(family, skip_nonfinite=True)
+            weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
+
+        @tf.function
+        def step(grad: Any) -> None:
+            def in_replica() -> None:
+                if family == "v1":
+                    opt.compute_gradients(lambda: weight * 1.0, [weight])
+                    opt.apply_gradients([(tf.identity(grad), weight)])
+                    return
+                opt.get_scaled_loss(tf.ones([]))
+                (unscaled,) = opt.get_unscaled_gradients([grad])
+                opt.apply_gradients([(unscaled * 8.0, weight)])
+
+            strategy.run(in_replica)
+
+        for grad, expected in ((3e38, 1.0), (1.0, 1.0 - 2 * RATE)):
+            step(tf.constant(grad))
+            self.assertEqual(float(weight.numpy()), expected)

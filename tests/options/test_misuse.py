@@ -195,14 +195,18 @@ class ForgottenTest(unittest.TestCase):
         self.assertEqual([expected in text for text in texts], [True], texts)
         self.assertIn("See mpls docs forgotten-scaling", texts[0])
 
-    @parameterized.expand(PROGRAMS)
-    def test_gradients_that_are_applied_again_are_named(self, family: str) -> None:
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in PROGRAMS for way in ("eager", "function")])
+    def test_gradients_that_are_applied_again_are_named(self, name: str, family: str, way: str) -> None:
         program = Program(family)
-        with warned() as texts:
+
+        def step() -> None:
             grads = program.grads()
             program.apply(grads)
             self.assertEqual(texts, [])
             program.apply(grads)
+
+        with warned() as texts:
+            WAYS[way](step)()
         self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True], texts)
 
     @parameterized.expand(KERAS_OPTIMIZERS)

@@ -303,6 +303,13 @@ class SharedScaleTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
 
+    @parameterized.expand(MAKE)
+    def test_who_comes_later_starts_with_the_scale_of_now(self, family: str) -> None:
+        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8)
+        one.set_scale(32)
+        other = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one)
+        self.assertEqual(float(other.get_scaled_loss(1.0)), 32.0)
+
     def test_a_fixed_scale_in_a_session(self) -> None:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             one = mpls.keras.LossScaleOptimizer(MAKE["legacy"](RATE), dynamic=False, initial_scale=8)
