@@ -19,7 +19,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import GraphStateError, NotPicklableError, without_deprecations
+from mpls.errors import GraphStateError, MplsWarning, NotPicklableError, without_deprecations
 
 
 class Sub(mpls.keras.LossScaleOptimizer):
@@ -137,7 +137,7 @@ class TfKerasTest(unittest.TestCase):
         copied = copy.deepcopy(mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), enabled=False))
         variable = tf.Variable(1.0)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", MplsWarning)
             copied.apply_gradients([(tf.constant(1.0), variable)])
         self.assertEqual(float(variable), 0.5)
 
