@@ -62,21 +62,29 @@ def v1_optimizer(fixed: bool = False) -> Any:
     )
 
 
+GRAPH_OPTIMIZERS = [
+    ("v1", v1_optimizer),
+    ("contrib", contrib_optimizer),
+    ("fixed_v1", lambda: v1_optimizer(fixed=True)),
+    ("fixed_contrib", lambda: contrib_optimizer(fixed=True)),
+]
+
+
 class NeverScaledTest(unittest.TestCase):
     """Graph-mode families: gradients are applied, and no loss was ever scaled."""
 
-    @parameterized.expand([("v1", v1_optimizer), ("contrib", contrib_optimizer)])
+    @parameterized.expand(GRAPH_OPTIMIZERS)
     def test_in_a_session(self, name: str, make: Callable[[], Any]) -> None:
         with tf.Graph().as_default(), warned() as texts:
             opt, weight = make(), v1.get_variable("w", initializer=1.0)
             opt.apply_gradients([(v1.gradients(weight**2, weight)[0], weight)])
         self.assertEqual([NEVER in text for text in texts], [True], texts)
 
-    @parameterized.expand([("v1", v1_optimizer), ("contrib", contrib_optimizer)])
+    @parameterized.expand(GRAPH_OPTIMIZERS)
     def test_who_reads_the_scale_may_scale_by_hand(self, name: str, make: Callable[[], Any]) -> None:
         with tf.Graph().as_default(), warned() as texts:
             opt, weight = make(), v1.get_variable("w", initializer=1.0)
-            scale = opt._loss_scale() if name == "v1" else tf.identity(opt._loss_scale_manager.get_loss_scale())
+            scale = opt._loss_scale() if "v1" in name else tf.identity(opt._loss_scale_manager.get_loss_scale())
             opt.apply_gradients([(v1.gradients(weight**2 * scale, weight)[0] / scale, weight)])
         self.assertEqual(texts, [])
 
