@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import tempfile
 import threading
@@ -22,7 +23,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
-from mpls.core.counters import Stuck
+from mpls.core.counters import Facts, Stuck, cause_of
 from mpls.errors import MplsWarning, TrainingStuckError
 
 from .trainers import EAGER, FAMILIES, MODES, RATE, trainer
@@ -77,8 +78,9 @@ class GivingUpTest(unittest.TestCase):
             return opt.get_unscaled_gradients([tape.gradient(loss, weight)])
 
         opt.apply_gradients([(gradient()[0], weight)])
-        with self.assertRaisesRegex(TrainingStuckError, "Whether the loss was finite is not known"):
+        with self.assertRaisesRegex(TrainingStuckError, "Whether the loss was finite is not known") as caught:
             opt.apply_gradients([(gradient()[0], weight)])
+        self.assertNotIn("No loss scale can mend that", str(caught.exception))
 
     @parameterized.expand(["eager", "function"])
     def test_several_losses_and_gradients_that_meet(self, mode: str) -> None:
@@ -335,6 +337,20 @@ class CauseTest(unittest.TestCase):
             self.assertEqual(stuck.cause, cause)
             self.assertIn(text, str(stuck))
 
+    def test_a_loss_that_was_infinite_at_one_scale_only_is_no_cause(self) -> None:
+        called: list[Stuck] = []
+        opt = FAMILIES["new"](8.0, 2000, max_consecutive_skips=2, on_give_up=called.append)
+        weight = tf.Variable(1.0)
+        for factor in (INF, 1.0, 1.0):
+            opt.minimize(lambda factor=factor: _sqrt_at_zero(weight) + factor, [weight])
+        self.assertEqual([(each.cause, each.nonfinite_losses) for each in called], [("scale", 1)])
+
+    def test_there_is_one_cause(self) -> None:
+        # Scales are numbers; the rest is 0 or 1.
+        for facts in itertools.product((1.0, 2.0), (2.0, 4.0), (0.0, 1.0, 2.0), (0.0, 2.0, 4.0), (0.0, 1.0), (0.0, 1.0)):
+            causes = cause_of(Facts(*map(np.float32, facts)))
+            self.assertEqual([bool(each) for each in causes.values()].count(True), 1, facts)
+
     @parameterized.expand([("eager",), ("function",)])
     def test_steps_before_an_applied_one_do_not_count(self, mode: str) -> None:
         called: list[Stuck] = []
@@ -481,6 +497,14 @@ class OverflowsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             keys = str(tf.train.list_variables(tf.train.Checkpoint(opt=opt).write(f"{folder}/ckpt")))
         self.assertEqual(sorted(re.findall(r"/overflow_counts(\w*)/", keys)), ["_1", "_1_1", "_2"])
+
+    def test_a_variable_without_a_gradient_has_no_overflow(self) -> None:
+        opt = self.make(track_overflows=True)
+        both = [tf.Variable(1.0, name=name) for name in ("trained", "frozen")]
+        for variables in (both, both[:1], both):
+            opt.minimize(lambda: both[0] * INF + both[1], var_list=variables)
+        rows = [(each.variable, each.count, each.last_step) for each in opt.overflow_report()]
+        self.assertEqual(rows, [("trained", 3, 3)])
 
     def test_a_list_in_another_order_gets_the_counts_of_its_names(self) -> None:
         first, second, third = (tf.Variable(1.0, name=name) for name in ("first", "second", "third"))
