@@ -41,6 +41,7 @@ TABLE = [
     ("restored_0_recovers", 3, 2.0, 0.0, 0, False, 1.0, 0),
     ("restored_negative_recovers", 3, 2.0, -8.0, 0, False, 1.0, 0),
 ]
+MODES = ("eager", "function", "xla")
 # Multipliers whose products are rounded in float32: value of the scale after one growth, by NumPy.
 ROUNDED = [(1.3, 1.5), (1.3, 3.0e38), (1.0000001, 3.0), (1.0000001, MAX), (1.7, 12345.678), (3.0, 5.0)]
 
@@ -70,7 +71,7 @@ def stepping(mode: str, *arguments: float, **bounds: float) -> tuple[Any, Callab
 
 
 class TableTest(unittest.TestCase):
-    @parameterized.expand([(f"{row[0]}_{mode}", mode, *row[1:]) for row in TABLE for mode in ("eager", "function", "xla")])
+    @parameterized.expand([(f"{row[0]}_{mode}", mode, *row[1:]) for row in TABLE for mode in MODES])
     @pytest.mark.default_run("each value", by=lambda name, mode, *row: (mode, row))
     def test_rows(
         self,

@@ -347,7 +347,7 @@ class CauseTest(unittest.TestCase):
 
     def test_there_is_one_cause(self) -> None:
         # Scales are numbers; the rest is 0 or 1.
-        for facts in itertools.product((1.0, 2.0), (2.0, 4.0), (0.0, 1.0, 2.0), (0.0, 2.0, 4.0), (0.0, 1.0), (0.0, 1.0)):
+        for facts in itertools.product((1.0, 2.0), (2.0, 4.0), (0.0, 1.0, 2.0), (0.0, 2.0, 4.0), *[(0.0, 1.0)] * 2):
             causes = cause_of(Facts(*map(np.float32, facts)))
             self.assertEqual([bool(each) for each in causes.values()].count(True), 1, facts)
 
