@@ -172,11 +172,12 @@ class RefusedTest(unittest.TestCase):
 
 
 class ReplicasTest(unittest.TestCase):
-    @parameterized.expand([("v1",), ("legacy",), ("new",), ("keras3",)])
-    def test_a_fixed_scale_skips_a_sum_that_is_infinite(self, family: str) -> None:
+    @parameterized.expand([(family, scale) for family in ("v1", "legacy", "new", "keras3") for scale in (1.0, 8.0)])
+    def test_a_sum_that_is_infinite_is_skipped(self, family: str, scale: float) -> None:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         with strategy.scope():
-            opt = fixed(family, skip_nonfinite=True)
+            # A dynamic scale of 1 stays what it is.
+            opt = fixed(family, skip_nonfinite=True) if scale == 8 else FAMILIES[family](scale, 2000)
             weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
 
         @tf.function
@@ -188,7 +189,7 @@ class ReplicasTest(unittest.TestCase):
                     return
                 opt.get_scaled_loss(tf.ones([]))
                 (unscaled,) = opt.get_unscaled_gradients([grad])
-                opt.apply_gradients([(unscaled * 8.0, weight)])
+                opt.apply_gradients([(unscaled * scale, weight)])
 
             strategy.run(in_replica)
 
