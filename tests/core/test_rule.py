@@ -104,6 +104,17 @@ class TableTest(unittest.TestCase):
                 step(finite)
                 self.assertEqual(float(scale()), after)
 
+    @parameterized.expand([(mode, adjustable) for mode in MODES for adjustable in (False, True)])
+    def test_only_overflows_in_a_row_shrink_the_scale_if_told_so(self, mode: str, adjustable: bool) -> None:
+        for in_a_row, expected in ((True, [8.0, 8.0, 8.0, 4.0]), (False, [8.0, 8.0, 4.0, 4.0])):
+            settings = {"hysteresis": 2, "consecutive_hysteresis": in_a_row, "adjustable": adjustable}
+            scale, step = stepping(mode, 8.0, 100, **settings)
+            shown = []
+            for finite in (False, True, False, False):
+                step(finite)
+                shown.append(float(scale()))
+            self.assertEqual(shown, expected)
+
     @parameterized.expand([("constants", False), ("variables", True)])
     def test_a_step_moves_a_scale_between_given_bounds(self, name: str, adjustable: bool) -> None:
         for bounds, before, finite, after in (

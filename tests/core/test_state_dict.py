@@ -132,6 +132,12 @@ class TestDynamic:
         with pytest.raises(TypeError, match="state must be a dict"):
             MAKERS[name]((8.0, 5)).load_state_dict([1.0])
 
+    def test_constants_of_the_code_stay(self) -> None:
+        saved, loaded = (mpls.v1.DynamicLossScale(8.0, max_scale=most) for most in (64.0, 32.0))
+        with pytest.warns(mpls.errors.MplsWarning, match="not used here is max_scale=64.0"):
+            loaded.load_state_dict({**saved.state_dict(), "scale": 16.0})
+        assert loaded.state_dict() == {**saved.state_dict(), "scale": 16.0, "max_scale": 32.0}
+
 
 class TestFixed:
     @parameterized.expand(FIXED)
