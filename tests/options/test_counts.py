@@ -69,6 +69,21 @@ class CountsTest(unittest.TestCase):
             shown = training.shown()
             self.assertEqual([shown[each] for each in names], [2, 0, 0, True])
 
+    @parameterized.expand(["v1", "contrib"])
+    def test_are_in_an_initializer_that_is_made_before_the_step(self, family: str) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            weight, inner = v1.get_variable("weight", initializer=1.0), v1.train.GradientDescentOptimizer(RATE)
+            if family == "v1":
+                opt: Any = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", count_steps=True)
+            else:
+                manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
+                opt = mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True)
+            initializer = v1.global_variables_initializer()
+            train_op = opt.minimize(weight * 2.0)
+            session.run(initializer)
+            session.run(train_op)
+            self.assertEqual(session.run(opt.applied_steps), 1)
+
     @parameterized.expand(["eager", "function", "session"])
     def test_contrib(self, mode: str) -> None:
         def make() -> Any:
