@@ -50,7 +50,7 @@ INSTALLED = pathlib.Path(str(importlib.util.find_spec("mpls").origin)).parents[1
 # Sends a line to the process that waits.
 Send = Callable[..., None]
 # Functions whose arguments are words or types, and variables that hold words.
-_SPEAK = {"error_text", "warn_user", "Described", "cast", "TypeVar", "isinstance", "issubclass", "len"}
+_SPEAK = {"error_text", "warn_user", "Described", "cast", "TypeVar", "isinstance", "issubclass", "len", "_option"}
 _WORDS = {"advice", "constraint", "anchor", "subject", "__all__", "__slots__"}
 _REPLACED_BELOW = (mutators.operator_arg_removal, mutators.operator_if_exp)
 _OPERATORS = [each for each in mutators.mutation_operators if each[1] not in _REPLACED_BELOW]
