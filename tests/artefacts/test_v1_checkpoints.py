@@ -461,6 +461,18 @@ class TestHostileState:
                 saver.restore(session, object_path)
             assert_state(state_of(training, session), now, exact=True)
 
+    def test_of_a_loss_scale_of_tensorflow_too(self) -> None:
+        scale = v1.mixed_precision.DynamicLossScale(8.0, 2)
+        opt = ours(v1.train.GradientDescentOptimizer(0.5), scale)
+        opt.minimize(lambda weight=tf.Variable(1.0): weight * 1.0)
+        (variable,) = (each for each in scale._weights.values() if "scale" in each.name)
+        variable.assign(0.0)
+        path = tf.train.Checkpoint(opt=opt).save(str(self.folder / "object"))
+        variable.assign(16.0)
+        with pytest.raises(mpls.errors.SavedStateError, match="opt/loss_scale/current_loss_scale"):
+            tf.train.Checkpoint(opt=opt).restore(path)
+        assert float(scale()) == 16.0
+
 
 class TestObjectBased:
     @parameterized.expand([(each, v2) for each in artefacts("v1_object") for v2 in (False, True)], name_func=named)
