@@ -937,13 +937,13 @@ def select(condition: Any, if_true: Any, if_false: Any) -> Any:
     """Return one of two scalars, as `tf.where` does; a Python number takes the dtype of the tensor beside it.
 
     Args:
-        condition: scalar boolean tensor; for a bool, there is no op that chooses.
+        condition: scalar boolean tensor.
         if_true: scalar tensor or Python number.
         if_false: the same.
     """
     dtype = next((value.dtype for value in (if_true, if_false) if tf.is_tensor(value)), None)
     values = [value if dtype is None else tf.cast(value, dtype) for value in (if_true, if_false)]
-    return values[not condition] if isinstance(condition, bool) else tf.where(condition, *values)
+    return tf.where(condition, *values)
 
 
 # `dtype.max` takes as long as an op in eager mode.
