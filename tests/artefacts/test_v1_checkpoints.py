@@ -464,7 +464,8 @@ class TestHostileState:
     def test_of_a_loss_scale_of_tensorflow_too(self) -> None:
         scale = v1.mixed_precision.DynamicLossScale(8.0, 2)
         opt = ours(v1.train.GradientDescentOptimizer(0.5), scale)
-        opt.minimize(lambda weight=tf.Variable(1.0): weight * 1.0)
+        weight = tf.Variable(1.0)
+        opt.minimize(lambda: weight * 1.0)
         (variable,) = (each for each in scale._weights.values() if "scale" in each.name)
         variable.assign(0.0)
         path = tf.train.Checkpoint(opt=opt).save(str(self.folder / "object"))
