@@ -461,18 +461,18 @@ class TestHostileState:
                 saver.restore(session, object_path)
             assert_state(state_of(training, session), now, exact=True)
 
-    def test_of_a_loss_scale_of_tensorflow_too(self) -> None:
-        scale = v1.mixed_precision.DynamicLossScale(8.0, 2)
+    @parameterized.expand([("current_loss_scale", 0.0, 16.0), ("good_steps", 3, 1)])
+    def test_of_a_loss_scale_of_tensorflow_too(self, name: str, value: float, good: float) -> None:
+        scale, weight = v1.mixed_precision.DynamicLossScale(8.0, 2), tf.Variable(1.0)
         opt = ours(v1.train.GradientDescentOptimizer(0.5), scale)
-        weight = tf.Variable(1.0)
         opt.minimize(lambda: weight * 1.0)
-        (variable,) = (each for each in scale._weights.values() if "scale" in each.name)
-        variable.assign(0.0)
+        (variable,) = (each for each in scale._weights.values() if name in each.name)
+        variable.assign(value)
         path = tf.train.Checkpoint(opt=opt).save(str(self.folder / "object"))
-        variable.assign(16.0)
-        with pytest.raises(mpls.errors.SavedStateError, match="opt/loss_scale/current_loss_scale"):
+        variable.assign(good)
+        with pytest.raises(mpls.errors.SavedStateError, match=f"opt/loss_scale/{name}"):
             tf.train.Checkpoint(opt=opt).restore(path)
-        assert float(scale()) == 16.0
+        assert variable.numpy() == good
 
 
 class TestObjectBased:
