@@ -51,6 +51,9 @@ INSTALLED = pathlib.Path(str(importlib.util.find_spec("mpls").origin)).parents[1
 Send = Callable[..., None]
 # Functions whose arguments are words or types, and variables that hold words.
 _SPEAK = {"error_text", "warn_user", "Described", "cast", "TypeVar", "isinstance", "issubclass", "len", "_option"}
+# Those that say their strings in errors.
+_TELL = {"to_bool", "to_whole", "to_float", "to_usable", "to_number", "checked_settings", "require_effect", "report"}
+_TELL |= {"_needed", "_dynamic_scale_for", "_read_numbers", "_read_values", "read_values", "explained_arguments"}
 _WORDS = {"advice", "constraint", "anchor", "subject", "__all__", "__slots__"}
 _REPLACED_BELOW = (mutators.operator_arg_removal, mutators.operator_if_exp)
 _OPERATORS = [each for each in mutators.mutation_operators if each[1] not in _REPLACED_BELOW]
@@ -114,15 +117,21 @@ class _Finder(cst.CSTVisitor):
         self.names: list[str] = []
         self.functions: list[tuple[int, int]] = []
         self.found: list[Mutant] = []
+        self.words: set[cst.CSTNode] = set()
         self.counts: collections.Counter[str] = collections.Counter()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Collect the changes of a node; return whether to look into it."""
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             self.names.append(node.name.value)
-        if _is_left_out(node):
+        if isinstance(node, cst.Call) and _called(node) in _TELL:
+            strings = cst.SimpleString | cst.FormattedString
+            self.words.update(each.value for each in node.args if isinstance(each.value, strings))
+        if node in self.words or _is_left_out(node):
             return False
         for old, new in _changes(node):
+            if old in self.words:
+                continue
             span: Any = self.get_metadata(WhitespaceInclusivePositionProvider, old)
             lines = self.lines[span.start.line - 1 : span.end.line]
             text = lines[0][: span.start.column] + cst.Module([]).code_for_node(new) + lines[-1][span.end.column :]
@@ -161,6 +170,12 @@ def _is_left_out(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Arg):
         return _is_strict(node)
     return isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom)
+
+
+def _called(call: cst.Call) -> str:
+    """Return the name of what is called, without the object that has it."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return name.value if isinstance(name, cst.Name) else ""
 
 
 def _is_strict(argument: cst.Arg) -> bool:
