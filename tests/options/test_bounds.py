@@ -128,6 +128,13 @@ class WithoutOptionsTest(unittest.TestCase):
         again = mpls.v1.DynamicLossScale.from_config(loss_scale.get_config())
         self.assertEqual(again.get_config(), mpls.v1.DynamicLossScale().get_config())
 
+    @parameterized.expand([("eager",), ("function",), ("session",)])
+    def test_finite_steps_count_beside_hysteresis_in_a_row(self, mode: str) -> None:
+        with trainer("v1", mode, 8.0, 3, hysteresis=2, consecutive_hysteresis=True) as training:
+            for value in (INF, 1.0, 1.0, 1.0):
+                training.take(value)
+            self.assertEqual(training.opt.state_dict(training.session)["scale"], 16.0)
+
     def test_hysteresis_can_be_set_to_one_and_back(self) -> None:
         model = Model(64.0, 40, hysteresis=2)
         with trainer("v1", "eager", 64.0, 40, hysteresis=2) as training:
