@@ -66,7 +66,7 @@ class ReleaseBehavior:
         """Whether `apply_gradients` takes any second argument as the name: from TF 2.10 on; by default a string."""
         return self.is_from("2.10")
 
-    def wrapper_name(self, is_experimental: bool, is_legacy: bool = False) -> str | None:
+    def wrapper_name(self, is_experimental: bool, is_legacy: bool) -> str | None:
         """Return the wrapper's class name in this release; None where it depends on the family instead.
 
         The experimental wrapper was `LossScaleOptimizerV1` from TF 2.4 to 2.8, the last release that had it. All

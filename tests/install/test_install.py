@@ -133,6 +133,13 @@ class UndoTest(InstallTestCase):
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tensorflow.contrib.mixed_precision")
 
+    def test_a_release_that_is_set_in_blocks_is_for_the_innermost(self) -> None:
+        with mpls.install("2.1"), mpls.install("2.3"):
+            with mpls.install("2.2"):
+                mpls.install("2.5")
+                self.assertEqual(releases.current().release, "2.5")
+            self.assertEqual(releases.current().release, "2.3")
+
     def test_the_graph_rewrite_is_as_it_was(self) -> None:
         # Absent, unless a test before this one has left it there.
         before = tf.config.optimizer.get_experimental_options().get("auto_mixed_precision")
