@@ -348,24 +348,18 @@ class CauseTest(unittest.TestCase):
     @parameterized.expand([(family, bad) for family in ("legacy", "new", "keras3") for bad in (0, 1)])
     def test_a_loss_of_one_replica_counts(self, family: str, bad: int) -> None:
         called: list[Stuck] = []
+        options = {"max_consecutive_skips": 1, "on_give_up": called.append}
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        with strategy.scope():
-            opt = FAMILIES[family](1.0, 2000, max_consecutive_skips=1, on_give_up=called.append)
-            weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
+        with strategy.scope(), trainer(family, EAGER, 1.0, 2000, **options) as training:
 
-        def in_replica() -> None:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            read = weight.value if family == "keras3" else weight
-            with tf.GradientTape() as tape:
-                tape.watch(read)
-                loss = opt.get_scaled_loss(tf.where(tf.equal(replica, bad), NAN, 1.0) * read)
-            grads = opt.get_unscaled_gradients(tape.gradient(loss, [read]))
-            opt.apply_gradients([(grads[0], weight)])
+            def in_replica() -> None:
+                replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                training.apply(tf.where(tf.equal(replica, bad), NAN, 1.0))
 
-        step = tf.function(lambda: strategy.run(in_replica))
-        for _ in range(2):
-            step()
-        opt.check_skips()
+            step = tf.function(lambda: strategy.run(in_replica))
+            for _ in range(2):
+                step()
+            training.opt.check_skips()
         self.assertEqual([(each.cause, each.nonfinite_losses) for each in called], [("loss", 2)])
 
     def test_there_is_one_cause(self) -> None:
