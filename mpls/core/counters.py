@@ -166,7 +166,7 @@ class Stuck:
     def __str__(self) -> str:
         scales = ", ".join(f"{scale:g}" for scale in self.recent_scales)
         shown = ", ".join(self.variables[:5]) + (
-            f" and {len(self.variables) - 5} others" if len(self.variables) > 5 else ""
+            f" and {len(self.variables) - 5} more" if len(self.variables) > 5 else ""
         )
         is_above_1 = self.at_floor and self.recent_scales[-1] > 1
         return (
@@ -262,7 +262,7 @@ class Overflows(Stateful):
             lists = self._lists.here()
             for end, known in lists.items():
                 # A step in which some variables have no gradient uses the arrays of the whole list.
-                if known == wanted or (len(known) > len(wanted) and _has_each(known, wanted)):
+                if known == wanted or _has_each(known, wanted):
                     return end
             alike = sum(len(known) == len(names) for known in lists.values())
             end = f"_{len(names)}" + (f"_{alike}" if alike else "")

@@ -184,6 +184,14 @@ def _penalised(plant: Plant, raw: Any) -> Any:
     return score + (grad - 1.0) ** 2
 
 
+def _penalised_by_the_first(plant: Plant, raw: Any) -> Any:
+    """Return the same, after the program has unscaled finite gradients and none."""
+    score, grad = _inner_gradient(plant, raw)
+    plant.opt.get_unscaled_gradients([tf.ones([])])
+    plant.opt.get_unscaled_gradients([None])
+    return score + (grad - 1.0) ** 2
+
+
 def _penalised_with_nan(plant: Plant, raw: Any) -> Any:
     """Return a loss that is NaN, and has NaN as its gradient, as another gradient overflows."""
     _, grad = _inner_gradient(plant, raw)
@@ -212,6 +220,7 @@ CAUSES: dict[str, tuple[float, Any, str]] = {
     "overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "clipped_overflow": (2.0**15, lambda _, raw: _overflowing(raw), "scale"),
     "penalty": (2.0**15, _penalised, "scale"),
+    "earlier_penalty": (2.0**15, _penalised_by_the_first, "scale"),
     "nan_penalty": (2.0**15, _penalised_with_nan, "scale"),
     "no_penalty": (2.0**15, _beside_an_overflow, "unknown"),
     **{f"micro_batch_{bad}": (8.0, _of_micro_batches(bad), "loss") for bad in range(3)},
@@ -387,7 +396,7 @@ class CauseTest(unittest.TestCase):
     @parameterized.expand(
         [
             ("floor_1", Stuck(3, 0, (4.0, 2.0, 1.0), ("w",), "model", True), "4, 2, 1. Variables: w. The model is"),
-            ("floor_above_1", Stuck(3, 0, (4.0, 1.5), (*"abcdefg",), "model", True), "a, b, c, d, e and 2 others. The"),
+            ("floor_above_1", Stuck(3, 0, (4.0, 1.5), (*"abcdef",), "model", True), "a, b, c, d, e and 1 more. The"),
             ("not_at_the_floor", Stuck(2, None, (8.0, 2.0), (), "scale"), "8, 2. Variables: not known. The gradients"),
             ("five_variables", Stuck(2, 2, (0.5, 8.0), (*"abcde",), "loss", True), "a, b, c, d, e. No loss scale"),
         ]
@@ -518,7 +527,7 @@ class OverflowsTest(unittest.TestCase):
     def test_a_variable_without_a_gradient_has_no_overflow(self) -> None:
         opt = self.make(track_overflows=True)
         both = [tf.Variable(1.0, name=name) for name in ("trained", "frozen")]
-        for variables in (both, both[:1], both):
+        for variables in (both, both[:1], both[::-1]):
             opt.minimize(lambda: both[0] * INF + both[1], var_list=variables)
         rows = [(each.variable, each.count, each.last_step) for each in opt.overflow_report()]
         self.assertEqual(rows, [("trained", 3, 3)])
