@@ -560,10 +560,6 @@ class UnscaledGradients(GraphLocal):
             return [flag for note in found for flag in note.flags]
         return _combined(found)
 
-    def forget(self) -> None:
-        """Drop the flags of a step that is applied whatever its gradients."""
-        self._here().begin_step()
-
     def norm(self) -> Any:
         """Return the global norm of the gradients unscaled last in this graph or thread; None if there were none."""
         return self._here().norm
@@ -780,8 +776,6 @@ class StepRecord(Stateful):
     def applied_by_all(self) -> Any:
         """Count a step that is applied whatever its gradients, once for all replicas, in whichever context."""
         self.losses.taken()
-        if self.unscaled is not None:
-            self.unscaled.forget()
         return self.applied() if merges_in_replica_context() else call_in_cross_replica_context(self.applied)
 
     def last_step_applied(self) -> Any:

@@ -74,6 +74,11 @@ class NormTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "check_unscaled"):
             mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), check_unscaled="yes")
 
+    def test_no_gradients_are_an_applied_step_of_a_legacy_optimizer(self) -> None:
+        opt = legacy()
+        opt.apply_gradients([])
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 0))
+
 
 class ReplicasTest(unittest.TestCase):
     @parameterized.expand([("legacy", False), ("legacy", True), ("new", False), ("keras3", False), ("v1", False)])
@@ -85,46 +90,72 @@ class ReplicasTest(unittest.TestCase):
             weight = keras.Variable([1.0]) if family == "keras3" else tf.Variable([1.0])
             opt = FAMILIES[family](8.0, 100, check_unscaled=True)
 
-        def in_replica(bad_replica: Any) -> None:
+        def in_replica(bad_replica: Any) -> Any:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             factor = tf.where(tf.equal(replica, bad_replica), INF, 1.0)
             read = weight.value if family == "keras3" else weight
             if family == "v1":
                 pairs = opt.compute_gradients(lambda: tf.reduce_sum(read * factor), [weight])
                 opt.apply_gradients([(clipped(grad), each) for grad, each in pairs])
-                return
+                return opt.unscaled_global_norm
             with tf.GradientTape() as tape:
                 tape.watch(read)
                 scaled = opt.get_scaled_loss(tf.reduce_sum(read * factor))
             grads = opt.get_unscaled_gradients(tape.gradient(scaled, [read]))
             opt.apply_gradients([(clipped(grads[0]), weight)])
+            return opt.unscaled_global_norm
 
         step: Any = lambda bad_replica: strategy.run(in_replica, args=(bad_replica,))  # noqa: E731
         step = step if is_eager else tf.function(step)
         for bad_replica, applied, scale in ((-1, 1, 8.0), (0, 1, 4.0), (1, 1, 2.0), (-1, 2, 2.0)):
-            step(tf.constant(bad_replica))
+            norms = map(float, strategy.experimental_local_results(step(tf.constant(bad_replica))))
+            self.assertEqual(list(norms), [INF if replica == bad_replica else 1.0 for replica in range(2)])
             now = opt._loss_scale() if family == "v1" else opt.loss_scale
             seen = int(tf.convert_to_tensor(opt.applied_steps)), float(tf.convert_to_tensor(now))
             self.assertEqual(seen, (applied, scale), bad_replica)
 
 
 class SeveralTest(unittest.TestCase):
-    @parameterized.expand([(False,), (True,)])
-    def test_micro_batches_decide_together(self, in_function: bool) -> None:
-        opt, weight = legacy(), tf.Variable(1.0)
+    @parameterized.expand([(in_function, number) for in_function in (False, True) for number in (1, 2)])
+    def test_micro_batches_decide_together(self, in_function: bool, number: int) -> None:
+        opt, weights = legacy(track_overflows=True), [tf.Variable(1.0) for _ in range(number)]
 
-        def step(first: Any, second: Any) -> None:
-            total = tf.zeros([])
-            for value in (first, second):
+        def step(*factors: Any) -> None:
+            totals = [tf.zeros([])] * number
+            # The last loss has one variable only.
+            for factor, variables in zip(factors, (weights, weights[:1]), strict=True):
                 with tf.GradientTape() as tape:
-                    loss = opt.get_scaled_loss(weight * value)
-                (grad,) = opt.get_unscaled_gradients(tape.gradient(loss, [weight]))
-                total += clipped(grad)
-            opt.apply_gradients([(total, weight)])
+                    loss = opt.get_scaled_loss(tf.add_n(variables) * factor)
+                for place, grad in enumerate(opt.get_unscaled_gradients(tape.gradient(loss, variables))):
+                    totals[place] += clipped(grad)
+            opt.apply_gradients(zip(totals, weights, strict=True))
 
         step = tf.function(step) if in_function else step
         for first, second, applied in ((1.0, 1.0, 1), (INF, 1.0, 1), (1.0, NAN, 1), (0.25, 0.25, 2)):
             step(tf.constant(first), tf.constant(second))
+            self.assertEqual(int(opt.applied_steps), applied)
+        # Whose gradient overflows is not known if losses of different variables do; a function cannot see which do.
+        several = [] if in_function else [1, 1]
+        self.assertEqual([each.count for each in opt.overflow_report()], [2] if number == 1 else several)
+
+    @parameterized.expand([(False,), (True,)])
+    def test_a_gradient_that_is_not_applied_decides_with_those_of_its_loss(self, in_function: bool) -> None:
+        opt, weights = legacy(), [tf.Variable(1.0) for _ in range(3)]
+
+        def step(factor: Any) -> None:
+            kept = []
+            for loss, variables in (
+                (lambda: weights[0] + weights[1] * factor, weights[:2]),
+                (lambda: weights[2], weights[2:]),
+            ):
+                with tf.GradientTape() as tape:
+                    scaled = opt.get_scaled_loss(loss())
+                kept.append(opt.get_unscaled_gradients(tape.gradient(scaled, variables))[0])
+            opt.apply_gradients(zip(kept, weights[::2], strict=True))
+
+        step = tf.function(step) if in_function else step
+        for factor, applied in ((INF, 0), (1.0, 1)):
+            step(tf.constant(factor))
             self.assertEqual(int(opt.applied_steps), applied)
 
     @parameterized.expand(
