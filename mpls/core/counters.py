@@ -546,10 +546,13 @@ class UnscaledGradients(GraphLocal):
             NaN. If the numbers differ, a flag for each unscaled gradient. An empty list if Python knows that all were
             finite. None if nothing is known.
         """
+        if not grads:
+            # Legacy optimizers take a step without any.
+            return []
         here = self._here()
         if tf.executing_eagerly():
             here.applied.update(map(id, variables))
-            if max(here.applied.values(), default=0) > here.unscaled:
+            if max(here.applied.values()) > here.unscaled:
                 here.begin_step()
             found = _giving([values_of(grad) for grad in grads], here.notes) or here.notes
         else:

@@ -76,7 +76,8 @@ class NormTest(unittest.TestCase):
 
     def test_no_gradients_are_an_applied_step_of_a_legacy_optimizer(self) -> None:
         opt = legacy()
-        opt.apply_gradients([])
+        opt.get_scaled_loss(tf.constant(1.0))
+        opt.apply_gradients(opt.get_unscaled_gradients([]))
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 0))
 
 
