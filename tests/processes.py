@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection
+from typing import Any
 
 import mpls
 
@@ -47,6 +49,28 @@ def process_environment(
         variables: what is different from the environment of this process.
     """
     return {**os.environ, "PYTHONPATH": python_path(PACKAGE_ROOT, *paths, needs=needs), **variables}
+
+
+def run_python(
+    *command: str,
+    folder: os.PathLike[str] | str | None = None,
+    environment: dict[str, str] | None = None,
+    text: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `python COMMAND...` in a folder, with an environment of `process_environment` and a text to read."""
+    command = (sys.executable, *command)
+    env = process_environment() if environment is None else environment
+    return subprocess.run(command, cwd=folder, env=env, input=text, capture_output=True, text=True, timeout=900)
+
+
+def load_file(path: pathlib.Path) -> Any:
+    """Return a file of no package as a module."""
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    # Its NamedTuples and postponed annotations look their module up.
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Forks:

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import pathlib
-import subprocess
-import sys
 import textwrap
 import unittest
 
 import pytest
 
-import mpls
-from tests.processes import process_environment
+from tests.processes import run_python
 
-PACKAGE_ROOT = str(pathlib.Path(mpls.__file__).parents[1])
 PARTS = ("mpls.core", "mpls.v1", "mpls.keras", "mpls.experimental")
 
 
-def run_python(code: str, *paths: str) -> str:
+def printed(code: str) -> str:
     """Run code in a fresh interpreter that finds mpls, and return what it printed."""
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=process_environment(*paths),
-    )
-    if result.returncode:
-        raise RuntimeError(f"exit code {result.returncode}\n{result.stdout}\n{result.stderr}")
-    return result.stdout
+    done = run_python("-c", textwrap.dedent(code))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 # Run in a fresh interpreter, in which each part is imported in a child process; reports what is printed and changed.
@@ -108,10 +95,10 @@ class ImportTest(unittest.TestCase):
             heavy += ("mpls.core", "mpls.saved", "mpls.program", "mpls.cli", "mpls.keras", "mpls.v1")
             print(sorted(set(heavy) & set(sys.modules) - before))
         """
-        self.assertEqual(run_python(code), "[]\n")
+        self.assertEqual(printed(code), "[]\n")
 
     @pytest.mark.matrix
     def test_importing_a_part_prints_nothing_and_changes_nothing(self) -> None:
         # One interpreter for all, since loading TensorFlow takes seconds; each part gets its own child.
         code = WATCH + f"\nprint(json.dumps({{part: watch(part) for part in {PARTS!r}}}))"
-        self.assertEqual(json.loads(run_python(code)), dict.fromkeys(PARTS, QUIET))
+        self.assertEqual(json.loads(printed(code)), dict.fromkeys(PARTS, QUIET))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import pathlib
 import unittest
@@ -12,6 +11,7 @@ from parameterized import parameterized
 
 from mpls.importing.namespaces import hosts
 from mpls.names import NAMES, RELEASES, module_of, named
+from tests.processes import ROOT, load_file
 
 CENSUS = json.loads((pathlib.Path(__file__).parent / "data" / "names.json").read_text())
 PATHS, MODULES = CENSUS["paths"], CENSUS["modules"]
@@ -84,12 +84,7 @@ class TableTest(unittest.TestCase):
 
 
 class GeneratedTest(unittest.TestCase):
-    SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "names_table.py"
-
-    def setUp(self) -> None:
-        spec = importlib.util.spec_from_file_location("names_table", self.SCRIPT)
-        self.script = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.script)
+    script = load_file(ROOT / "scripts" / "names_table.py")
 
     def test_tables_in_the_documentation_are_of_this_table(self) -> None:
         text = self.script.DOCUMENT.read_text(encoding="utf-8")

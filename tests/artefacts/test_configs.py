@@ -212,7 +212,3 @@ class WrongConfigsTest(unittest.TestCase):
         self.assertIsInstance(
             optimizer.inner_optimizer.learning_rate, tf_keras.optimizers.schedules.LearningRateSchedule
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unittest
 from typing import Any
 
 import keras
@@ -49,7 +48,3 @@ class FixedScalesTest(TemporaryFolderTestCase):
         again = trained_model("keras3", steps=1, **FIXED)
         again.optimizer.load_own_variables(store)
         self.assertEqual(state_of(again.optimizer), state_of(model.optimizer))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -142,7 +142,3 @@ class NativeLoadingTest(unittest.TestCase):
             with self.subTest(key=key):
                 is_ours = "mpls.keras.LossScaleOptimizer" in found["bases"]
                 self.assertEqual(is_ours, not is_keras_3 or "-ours-" in key)
-
-
-if __name__ == "__main__":
-    unittest.main()

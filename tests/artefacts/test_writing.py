@@ -316,7 +316,3 @@ class AtomicSavingTest(TemporaryFolderTestCase):
         self.assertEqual(
             state_of(mpls.keras.load_model(self.folder / "model.keras").optimizer), state_of(model.optimizer)
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,6 @@ import collections
 import json
 import re
 import subprocess
-import sys
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from tests.processes import PACKAGE_ROOT, python_path
+from tests.processes import PACKAGE_ROOT, python_path, run_python
 
 from .comparing import differences, differences_from_record
 from .corpus import CANNOT, HINTED, PROGRAMS, UNTOLD
@@ -40,9 +39,9 @@ ON_EITHER_KERAS = [
 
 def run(name: str, *options: str, **settings: str) -> subprocess.CompletedProcess[str]:
     words = " ".join(options).split()
-    command = [sys.executable, "-m", "mpls", "run", *words, str(path_of(name))]
+    path = path_of(name)
     settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT), **settings}
-    return subprocess.run(command, env=settings, capture_output=True, text=True, cwd=path_of(name).parent)
+    return run_python("-m", "mpls", "run", *words, str(path), folder=path.parent, environment=settings)
 
 
 def _name(function: Callable[..., None], number: str, case: Any) -> str:

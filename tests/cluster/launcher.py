@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import pathlib
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from tests.processes import PACKAGE_ROOT, ROOT, python_path
+from tests.processes import PACKAGE_ROOT, ROOT, load_file, python_path
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXAMPLES = ROOT / "examples"
@@ -21,16 +20,7 @@ MARKER = "MPLS_TEST_LAUNCH"
 Messages = dict[str, list[dict[str, Any]]]
 
 
-def load_launcher() -> Any:
-    spec = importlib.util.spec_from_file_location("examples_cluster", EXAMPLES / "_cluster.py")
-    module = importlib.util.module_from_spec(spec)
-    # Its NamedTuples look their module up.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CLUSTER = load_launcher()
+CLUSTER = load_file(EXAMPLES / "_cluster.py")
 
 
 def environment(marker: str = "", needs: Collection[str] = ()) -> dict[str, str]:

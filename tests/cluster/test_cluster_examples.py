@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 import uuid
 from typing import Any
 
 import pytest
+
+from tests.processes import run_python
 
 from .launcher import EXAMPLES, environment, processes_of
 
@@ -30,16 +30,8 @@ def run_script(script: pathlib.Path, *arguments: str) -> dict[str, Any]:
     """Return the exit status of a script, its streams, and what it has left: processes and files."""
     marker = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.run(
-            [sys.executable, str(script), *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=400,
-            check=False,
-            env={**os.environ, **environment(marker, ["matplotlib", "sklearn"])},
-        )
+        settings = {**os.environ, **environment(marker, ["matplotlib", "sklearn"])}
+        process = run_python(str(script), *arguments, folder=folder, environment=settings)
         files = os.listdir(folder)
     return {
         "status": process.returncode,

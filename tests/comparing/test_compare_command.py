@@ -7,14 +7,12 @@ import io
 import json
 import os
 import pathlib
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from mpls.cli import main
-from tests.processes import process_environment
+from tests.processes import run_python
 
 from .traces import changed, content, of_today, written
 
@@ -98,7 +96,7 @@ def test_no_tensorflow_is_loaded(pair: tuple[str, str]) -> None:
         f"assert main(['compare', {pair[0]!r}, {pair[1]!r}]) == 1\n"
         "assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env=process_environment())
+    run_python("-c", code).check_returncode()
 
 
 def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:

@@ -6,8 +6,6 @@ traced once here, and then runs in every place that a graph can get to, beside t
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -19,7 +17,7 @@ import tensorflow as tf
 from parameterized import parameterized
 from tensorflow.python.framework import kernels
 
-from tests.processes import ROOT, process_environment
+from tests.processes import ROOT, process_environment, run_python
 
 from .devices import tf_variable
 from .hosts import HOSTS, Host
@@ -194,8 +192,6 @@ def test_steps_that_tensorflow_clusters() -> None:
     clustering = process_environment(
         ROOT / "tests", TF_XLA_FLAGS="--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=2"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", CLUSTERED], env=clustering, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_python("-c", CLUSTERED, environment=clustering)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == [word for (family,) in FAMILIES for word in (family, "trained")]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-from tests.processes import Forks, process_environment
+from tests.processes import Forks, load_file, process_environment, run_python
 
 pytestmark = pytest.mark.programs
 
@@ -38,41 +35,23 @@ COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skip
 FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
 
 
-def load_report() -> Any:
-    spec = importlib.util.spec_from_file_location("examples_report", EXAMPLES / "_report.py")
-    module = importlib.util.module_from_spec(spec)
-    # Its NamedTuples and postponed annotations look their module up.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+REPORT = load_file(EXAMPLES / "_report.py")
 
 
-REPORT = load_report()
-
-
-def run_script(script: str, *arguments: str, folder: str, timeout: int) -> subprocess.CompletedProcess[str]:
+def run_script(script: str, *arguments: str, folder: str) -> subprocess.CompletedProcess[str]:
     command = [str(EXAMPLES / f"{script}.py"), *arguments]
     environment = process_environment(needs=["matplotlib", "sklearn"], PYTHONIOENCODING="utf-8")
     if script in SCRIPTS and not COMMANDS[script]:
         return FORKS.run(*command, folder=folder, environment=environment)
-    return subprocess.run(
-        [sys.executable, *COMMANDS.get(script, ()), *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=timeout,
-        check=False,
-        env=environment,
-    )
+    return run_python(*COMMANDS.get(script, ()), *command, folder=folder, environment=environment)
 
 
 class Outcome:
     """What a run of a script left: its table as numbers, its streams, its plot."""
 
-    def __init__(self, script: str, *arguments: str, plot: str | None = None, timeout: int) -> None:
+    def __init__(self, script: str, *arguments: str, plot: str | None = None) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            process = run_script(script, *arguments, folder=folder, timeout=timeout)
+            process = run_script(script, *arguments, folder=folder)
             if process.returncode:
                 raise AssertionError(f"{script} {arguments}\n{process.stdout[-2000:]}\n{process.stderr[-4000:]}")
             self.files = sorted(str(p.relative_to(folder)) for p in pathlib.Path(folder).rglob("*") if p.is_file())
@@ -96,13 +75,13 @@ def read_number(cell: str) -> float:
 def quick_outcome(script: str) -> Outcome:
     # One with a file asked for, the others with the default one.
     if script != "keras_digits":
-        return Outcome(script, "--quick", timeout=240)
-    return Outcome(script, "--quick", "--out", "plots/of/keras.png", plot="plots/of/keras.png", timeout=240)
+        return Outcome(script, "--quick")
+    return Outcome(script, "--quick", "--out", "plots/of/keras.png", plot="plots/of/keras.png")
 
 
 @functools.cache
 def full_outcome(script: str) -> Outcome:
-    return Outcome(script, timeout=900)
+    return Outcome(script)
 
 
 class BetweenTestCase(unittest.TestCase):
@@ -167,7 +146,7 @@ class QuickRunTest(BetweenTestCase):
 
     def test_bad_arguments_end_with_a_message(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            process = run_script(SCRIPTS[0], "--steps", "0", folder=folder, timeout=120)
+            process = run_script(SCRIPTS[0], "--steps", "0", folder=folder)
             self.assertEqual(os.listdir(folder), [])
         self.assertEqual(process.returncode, 2)
         self.assertEqual(process.stdout, "")
@@ -204,7 +183,7 @@ class MirroredTest(BetweenTestCase):
         return replicas
 
     def test_damaged_batches_of_one_replica_are_skipped_on_both(self) -> None:
-        outcome = Outcome(MIRRORED, "--quick", timeout=240)
+        outcome = Outcome(MIRRORED, "--quick")
         self.assertIn("Damaged batches, all of the last replica: 3", outcome.stdout)
         self.assertEqual(outcome.header, COLUMNS)
         self.assertEqual(outcome.column("skipped steps"), {SCALED: 3})
@@ -231,7 +210,3 @@ class UnderflowShareTest(unittest.TestCase):
     def test_share(self, case: str, gradients: list[list[float]], references: list[list[float]], share: float) -> None:
         found = REPORT.underflow_share(*([np.array(grad) for grad in grads] for grads in (gradients, references)))
         self.assertEqual(found, share)
-
-
-if __name__ == "__main__":
-    unittest.main()

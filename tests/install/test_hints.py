@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import pathlib
@@ -18,6 +17,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls
+from tests.processes import load_file
 
 from .hint_cases import CASES, CASES_OF_KERAS_2, Case
 from .test_run import Programs
@@ -75,12 +75,9 @@ def test_each_cause_and_what_looks_alike(name: str, tmp_path: pathlib.Path, monk
     case, path = CASES[name], tmp_path / "case.py"
     path.write_text(case.source)
     monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location("case", path)
-    assert spec is not None
-    assert spec.loader is not None
     shown = io.StringIO()
     with pytest.raises(Exception) as caught:  # noqa: PT011
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        load_file(path)
     with contextlib.redirect_stderr(shown):
         sys.excepthook(caught.type, caught.value, caught.tb)
     hint = shown.getvalue()

@@ -20,7 +20,7 @@ from parameterized import parameterized
 
 import mpls
 from mpls.cli import main
-from tests.processes import PACKAGE_ROOT, process_environment
+from tests.processes import PACKAGE_ROOT, process_environment, run_python
 
 
 class Programs:
@@ -45,15 +45,7 @@ class Programs:
         self._folder.cleanup()
 
     def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, *command],
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-            env=process_environment(**variables),
-        )
+        return run_python(*command, folder=self.path, environment=process_environment(**variables))
 
 
 # Without TensorFlow, each takes a fifth of a second.
@@ -150,15 +142,8 @@ class AsPythonTest(unittest.TestCase):
         (programs.path / "argparse.py").write_text("own = True")
 
     def result(self, *command: str, **variables: str) -> tuple[int, str, str]:
-        process = subprocess.run(
-            [sys.executable, *command],
-            input=INPUT,
-            cwd=self.programs.path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=process_environment(PYTHONDONTWRITEBYTECODE="1", **variables),
-        )
+        settings = process_environment(PYTHONDONTWRITEBYTECODE="1", **variables)
+        process = run_python(*command, folder=self.programs.path, environment=settings, text=INPUT)
         texts = (re.sub("Thread-[0-9]+|0x[0-9a-f]+", "", each) for each in (process.stdout, process.stderr))
         return process.returncode, *texts
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import subprocess
-import sys
 import unittest
 import warnings
 import weakref
@@ -19,7 +17,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from tests.processes import process_environment
+from tests.processes import run_python
 
 OPTIMIZERS: dict[str, Any] = {
     "legacy": tf_keras.optimizers.legacy,
@@ -218,11 +216,5 @@ class PublicClassTest(unittest.TestCase):
     @pytest.mark.default_run("one case", rest="full")
     def test_the_same_class_before_and_after(self, name: str, order: Any) -> None:
         program = PROGRAM.format(names=(*METHODS, *PROPERTIES))
-        done = subprocess.run(
-            [sys.executable, "-c", program, *order],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env=process_environment(),
-        )
+        done = run_python("-c", program, *order)
         self.assertEqual(done.returncode, 0, done.stderr)

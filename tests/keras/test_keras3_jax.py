@@ -8,8 +8,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import tempfile
 
 import keras
@@ -18,7 +16,7 @@ import pytest
 import mpls.keras
 from mpls.errors import UnsupportedBackendError
 from tests.keras.on_jax import CHECKS, KINDS, config_of, numbers, saved_model
-from tests.processes import ROOT, process_environment
+from tests.processes import ROOT, process_environment, run_python
 
 FOLDER = pathlib.Path(tempfile.gettempdir()) / f"mpls-keras3-jax-{os.getpid()}"
 
@@ -33,9 +31,7 @@ def teardown_module() -> None:
 
 def run(backend: str, *command: str) -> str:
     environment = process_environment(ROOT, needs=["jax"], KERAS_BACKEND=backend)
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = run_python(*command, folder=ROOT, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
 

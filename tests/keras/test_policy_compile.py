@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
-import textwrap
 import unittest
 import warnings
 from collections.abc import Iterator
@@ -22,7 +19,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from tests.processes import process_environment
+from tests.processes import run_python
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
 NATIVE_WRAPPERS = {
@@ -136,16 +133,6 @@ for framework, suffixes in ((tf_keras, ["keras", "h5", "tf"]), (keras, ["keras",
 
 
 class ProcessTest(unittest.TestCase):
-    """What needs a process of its own."""
-
-    @staticmethod
-    def run_script(script: str, *arguments: str, **variables: str) -> None:
-        command = [sys.executable, "-W", "error::FutureWarning:__main__", "-c", textwrap.dedent(script), *arguments]
-        done = subprocess.run(
-            command, env=process_environment(**variables), capture_output=True, text=True, check=False, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-
     @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -156,4 +143,5 @@ class ProcessTest(unittest.TestCase):
                         # That H5 is a legacy format.
                         warnings.simplefilter("ignore", UserWarning)
                         model.save(f"{folder}/{framework.__name__}.{suffix}")
-            self.run_script(WITHOUT_MPLS, folder)
+            done = run_python("-W", "error::FutureWarning:__main__", "-c", WITHOUT_MPLS, folder)
+        self.assertEqual(done.returncode, 0, done.stderr)

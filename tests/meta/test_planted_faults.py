@@ -6,8 +6,6 @@ import functools
 import json
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 import unittest
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from tests.processes import ROOT, process_environment
+from tests.processes import ROOT, process_environment, run_python
 
 from .faults import FAULTS, Fault
 
@@ -27,13 +25,8 @@ def _run_all() -> tuple[str, str]:
     """Return what failed with each fault planted, as JSON, and the errors of the one process that plants them."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "results.json"
-        done = subprocess.run(
-            [sys.executable, str(_HERE / "run_with_faults.py"), str(path)],
-            env=process_environment(_HERE.parent, ROOT),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        settings = process_environment(_HERE.parent, ROOT)
+        done = run_python(str(_HERE / "run_with_faults.py"), str(path), environment=settings)
         return (path.read_text(encoding="utf-8") if done.returncode == 0 else ""), done.stderr
 
 

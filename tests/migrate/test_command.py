@@ -18,6 +18,7 @@ import pytest
 
 from mpls.cli import main
 from mpls.migrate.source_text import Edit
+from tests.processes import run_python
 
 from .migrating import command, migrated, unwrapped
 
@@ -402,8 +403,7 @@ def test_no_framework_is_loaded_and_nothing_of_the_program_runs(folder: pathlib.
         "import sys; from mpls.cli import main; main(['migrate', '.', '--write', '--report', 'json'])\n"
         "print(sorted({'tensorflow', 'keras', 'tf_keras', 'numpy', 'old'} & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr == "[]\n"
+    assert run_python("-c", code).stderr == "[]\n"
     assert not (folder / "ran").exists()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import warnings
 from typing import Any
 
@@ -16,7 +14,7 @@ import tf_keras
 import mpls.experimental
 import mpls.keras
 from mpls.names import NAMES, Name, namespaces
-from tests.processes import process_environment
+from tests.processes import process_environment, run_python
 
 from .cases import NATIVES, VALUES
 from .migrating import after
@@ -126,8 +124,7 @@ def test_todays_own_names_are_there(legacy: str) -> None:
         paths.remove("tf.keras.mixed_precision.LossScaleOptimizer")
     assert len(paths) > 5
     code = "\n".join(["import tensorflow as tf", *paths])
-    environment = process_environment(TF_USE_LEGACY_KERAS=legacy)
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, environment=process_environment(TF_USE_LEGACY_KERAS=legacy))
     assert done.returncode == 0, done.stderr
 
 

@@ -81,7 +81,3 @@ class FirstMinutesTest(unittest.TestCase):
         done = self.run_command("mpls", *arguments)
         self.assertIn(printed, done.stdout)
         self.assertNotIn("Warning", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -124,7 +124,3 @@ def imports(path: pathlib.Path) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module.partition(".")[0]
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import importlib
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -17,9 +16,7 @@ import numpy as np
 import pytest
 from parameterized import parameterized
 
-from tests.processes import process_environment
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.processes import ROOT, process_environment, run_python
 
 
 def load(name: str) -> Any:
@@ -155,16 +152,9 @@ class CommandTest(unittest.TestCase):
             out = pathlib.Path(folder) / "measured"
             arguments = ["--quick", "--seconds", "0.02", "--only", "v1/function/100x100/*"]
             arguments += ["--out", str(out)]
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks", *arguments],
-                cwd=ROOT,
-                env=process_environment(needs=["matplotlib"]),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                raise AssertionError(done.stderr[-3000:])
+            settings = process_environment(needs=["matplotlib"])
+            done = run_python("-m", "benchmarks", *arguments, folder=ROOT, environment=settings)
+            assert done.returncode == 0, done.stderr[-3000:]
             cls.printed = done.stdout
             cls.results = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
             cls.picture = out.with_suffix(".png").read_bytes()
@@ -177,7 +167,3 @@ class CommandTest(unittest.TestCase):
         self.assertIn(row["name"], self.printed)
         self.assertIn("\nall/function", self.printed)
         self.assertTrue(self.picture.startswith(b"\x89PNG"))
-
-
-if __name__ == "__main__":
-    unittest.main()

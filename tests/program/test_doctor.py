@@ -7,8 +7,6 @@ import io
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 import unittest
 from typing import Any
@@ -19,7 +17,7 @@ from mpls.cli import main
 from mpls.program.files import MAX_BYTES_OF_RUN
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
-from tests.processes import process_environment
+from tests.processes import process_environment, run_python
 
 from .programs import choices
 
@@ -363,8 +361,7 @@ class PathsTest(_InFolder):
             "import sys; from mpls.cli import main; status = main(['doctor', '.', '\\xfc.py'])\n"
             "assert status == 2; assert not {'tensorflow', 'keras', 'tf_keras'} & set(sys.modules)"
         )
-        ascii_only = process_environment(PYTHONIOENCODING="ascii")
-        done = subprocess.run([sys.executable, "-c", program], env=ascii_only, capture_output=True, text=True)
+        done = run_python("-c", program, environment=process_environment(PYTHONIOENCODING="ascii"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("train.py: needs --v1 --contrib\n", done.stdout)
         self.assertIn("old.ipynb: needs --keras 2", done.stdout)

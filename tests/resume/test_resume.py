@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from parameterized import parameterized
 
-from tests.processes import ROOT, process_environment
+from tests.processes import ROOT, process_environment, run_python
 from tests.resume.jobs import INITIAL_SCALE, JOBS
 from tests.resume.training import SAVED_AT, STEPS
 
@@ -25,16 +23,9 @@ REFERENCES = {"v1-monitored": "v1-saver"}
 
 
 def run(task: str, folder: Path) -> dict[str, Any]:
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.resume.training", task, str(folder), *JOBS, *BACKUPS],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=process_environment(ROOT),
-    )
-    if result.returncode:
-        raise RuntimeError(f"{task} ended with {result.returncode}\n{result.stdout}\n{result.stderr}")
+    command = ["-m", "tests.resume.training", task, str(folder), *JOBS, *BACKUPS]
+    result = run_python(*command, environment=process_environment(ROOT))
+    assert result.returncode == 0, f"{task} ended with {result.returncode}\n{result.stdout}\n{result.stderr}"
     lines = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"job"')]
     return {line["job"]: line["states"] for line in lines}
 

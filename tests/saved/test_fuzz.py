@@ -13,7 +13,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -26,7 +25,7 @@ import pytest
 import mpls.keras
 from mpls.errors import MplsError
 from mpls.inspect import inspect
-from tests.processes import ROOT, process_environment
+from tests.processes import ROOT, process_environment, run_python
 from tests.saved.artefacts import ARTEFACTS, path_of
 from tests.untrusted.models import KINDS, Templates
 from tests.untrusted.payloads import PAYLOADS, SPY
@@ -132,14 +131,9 @@ def work(seeds: range) -> None:
 def check(seeds: range) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / f"{SPY}.py").write_text("")
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.saved.test_fuzz", str(seeds.start), str(seeds.stop)],
-            capture_output=True,
-            text=True,
-            check=False,
-            # AutoGraph compiles what it writes there.
-            env={**process_environment(ROOT, folder), "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
+        # AutoGraph compiles what it writes there.
+        settings = process_environment(ROOT, folder, TMPDIR=folder, PYTHONDONTWRITEBYTECODE="1")
+        done = run_python("-m", "tests.saved.test_fuzz", str(seeds.start), str(seeds.stop), environment=settings)
         assert done.returncode == 0, done.stderr[-4000:]
         assert os.listdir(folder) == [f"{SPY}.py"]
     found = json.loads(done.stdout.splitlines()[-1])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-import subprocess
-import sys
 import textwrap
 import unittest
 from typing import Any
@@ -17,6 +15,7 @@ from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
+from tests.processes import run_python
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, InFolder, expected, family_of, name_of, path_of, slots_of
 
 ALGORITHMS = {"MomentumOptimizer": "SGD", "AdamOptimizer": "Adam", "AdagradOptimizer": "Adagrad"}
@@ -212,7 +211,5 @@ class PathTest(InFolder):
             """
         )
         paths = [path_of(folder) for folder in ARTEFACTS] + [str(path) for path in CONFIGS]
-        done = subprocess.run(
-            [sys.executable, "-c", program, *paths], check=False, capture_output=True, text=True, cwd=DATA.parents[2]
-        )
+        done = run_python("-c", program, *paths, folder=DATA.parents[2])
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -17,7 +17,7 @@ import pytest
 from mpls.cli import main
 from mpls.comparing import compare, text_of
 from tests.clients.record import environment
-from tests.processes import python_path
+from tests.processes import python_path, run_python
 
 PROGRAM = """
 import tensorflow as tf, tf_keras
@@ -70,7 +70,7 @@ class Folder:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         # -I: it does not see mpls by the current directory.
         settings = {**environment(), "PYTHONPATH": python_path()}
-        return subprocess.run([sys.executable, *arguments], env=settings, cwd=self.path, capture_output=True, text=True)
+        return run_python(*arguments, folder=self.path, environment=settings)
 
 
 @pytest.mark.programs

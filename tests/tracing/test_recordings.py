@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 from mpls.comparing import compare, read_trace, text_of
 from tests.clients.record import environment
-from tests.processes import PACKAGE_ROOT, python_path
+from tests.processes import PACKAGE_ROOT, python_path, run_python
 
 from .record import RECORDED, data_of
 
 
 def trace(name: str, out: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mpls", "trace", "--every", "1", *options, str(out), f"{name}.py"]
+    command = ["-m", "mpls", "trace", "--every", "1", *options, str(out), f"{name}.py"]
     settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT)}
-    return subprocess.run(command, env=settings, cwd=RECORDED[name].folder, capture_output=True, text=True)
+    return run_python(*command, folder=RECORDED[name].folder, environment=settings)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import pathlib
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +13,7 @@ import pytest
 
 from mpls.comparing import read_trace
 from tests.clients.record import environment
-from tests.processes import PACKAGE_ROOT, python_path
+from tests.processes import PACKAGE_ROOT, python_path, run_python
 
 PROGRAM = """
 import sys
@@ -52,8 +51,7 @@ def trace(
     folder: pathlib.Path, *arguments: str, needs: Sequence[str] = (), **variables: str
 ) -> subprocess.CompletedProcess[str]:
     settings = {**environment(), "PYTHONPATH": python_path(PACKAGE_ROOT, needs=needs), **variables}
-    command = [sys.executable, "-m", "mpls", "trace", *arguments]
-    return subprocess.run(command, env=settings, cwd=folder, capture_output=True, text=True)
+    return run_python("-m", "mpls", "trace", *arguments, folder=folder, environment=settings)
 
 
 def test_the_program_is_as_with_run(folder: pathlib.Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import unittest
 from typing import Any
@@ -18,7 +16,7 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-from tests.processes import process_environment
+from tests.processes import process_environment, run_python
 from tests.transfer.training import PAIRS, assert_close, optimizer
 
 X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
@@ -111,14 +109,8 @@ class JaxTest(unittest.TestCase):
     def test_into_keras_3_on_jax_and_back(self) -> None:
         pytest.importorskip("jax", reason="needs jax, which the extra `test` installs")
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM],
-                capture_output=True,
-                text=True,
-                cwd=folder,
-                env=process_environment(needs=["jax"], KERAS_BACKEND="jax"),
-                timeout=240,
-            )
+            settings = process_environment(needs=["jax"], KERAS_BACKEND="jax")
+            done = run_python("-c", PROGRAM, folder=folder, environment=settings)
         self.assertEqual(done.returncode, 0, done.stderr)
         wanted, found, counter, iterations = json.loads(done.stdout.splitlines()[-1])
         np.testing.assert_allclose(found, wanted, rtol=2e-6)

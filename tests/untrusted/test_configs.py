@@ -382,7 +382,3 @@ class AllowedTest(_Base):
         )
         once, twice = dense.predict(values, verbose=0)
         np.testing.assert_array_equal(2.0 * once, twice)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -170,7 +170,3 @@ def _looked_up(folder: pathlib.Path) -> Iterator[str]:
                 elif isinstance(argument, ast.Call) and argument.args and isinstance(argument.args[0], ast.Constant):
                     # `kwargs.pop("activation", None)`
                     yield argument.args[0].value
-
-
-if __name__ == "__main__":
-    unittest.main()

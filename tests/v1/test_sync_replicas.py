@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import pathlib
-import subprocess
-import sys
 import unittest
 from typing import Any
 
-from tests.processes import process_environment
+from tests.processes import run_python
 
 PROGRAM = pathlib.Path(__file__).with_name("sync_training.py")
 ORDERS = ("bare", "outside", "inside")
@@ -19,14 +17,7 @@ ORDERS = ("bare", "outside", "inside")
 @functools.cache
 def reports() -> dict[str, Any]:
     """Return what came out, by order: of a process of its own, since a session that hangs cannot be ended otherwise."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *ORDERS],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env=process_environment(),
-    )
+    done = run_python(str(PROGRAM), *ORDERS)
     assert done.returncode == 0, done.stderr
     return dict(zip(ORDERS, map(json.loads, done.stdout.splitlines()), strict=True))
 
