@@ -7,14 +7,13 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from tests.keras.families import OPTIMIZERS
 
 INF = float("inf")
 LossScaleOptimizer: Any = mpls.keras.LossScaleOptimizer
@@ -33,11 +32,6 @@ NAMES = {
     "tf.compat.v1.mixed_precision.experimental.DynamicLossScale": DynamicLossScale,
     "tf.compat.v1.mixed_precision.experimental.FixedLossScale": FixedLossScale,
     "tf.compat.v1.train.experimental.MixedPrecisionLossScaleOptimizer": GraphWrapper,
-}
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
 }
 FAMILIES = tuple(OPTIMIZERS)
 CLASSES = ("LossScaleOptimizer", "experimental")

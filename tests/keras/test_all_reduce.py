@@ -5,7 +5,6 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,13 +13,8 @@ from parameterized import parameterized
 
 import mpls.experimental
 from tests.core.behavior import behaving_as
+from tests.keras.families import OPTIMIZERS
 
-LEGACY, NEW, KERAS_3 = "legacy", "new", "keras3"
-OPTIMIZERS: dict[str, Any] = {
-    LEGACY: tf_keras.optimizers.legacy,
-    NEW: tf_keras.optimizers,
-    KERAS_3: keras.optimizers,
-}
 RELEASES = ("2.2", "2.3", "2.4", None)
 # What the class of the library does with the gradients of this process.
 BARE, PAIRS, COMPUTING = "bare", "pairs", "computing"
@@ -113,11 +107,11 @@ OF_OLD = [(release, "around", form) for release in ("2.2", "2.3") for form in (B
 CASES = [
     (how, family, *each)
     for how, family, rows in (
-        ("minimize", LEGACY, around_or_within(BARE, PAIRS, COMPUTING)),
-        ("minimize", NEW, around_or_within(COMPUTING)),
-        ("loop", LEGACY, around_or_within(BARE, PAIRS)),
-        ("loop", NEW, OF_OLD),
-        ("loop", KERAS_3, OF_OLD),
+        ("minimize", "legacy", around_or_within(BARE, PAIRS, COMPUTING)),
+        ("minimize", "new", around_or_within(COMPUTING)),
+        ("loop", "legacy", around_or_within(BARE, PAIRS)),
+        ("loop", "new", OF_OLD),
+        ("loop", "keras3", OF_OLD),
     )
     for each in rows
 ]

@@ -17,13 +17,9 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
+from tests.keras.families import OPTIMIZERS
 from tests.processes import run_python
 
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
 BASES = {
     "legacy": tf_keras.optimizers.legacy.Optimizer,
     "new": tf_keras.optimizers.Optimizer,

@@ -12,14 +12,10 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from tests.keras.families import OPTIMIZERS
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 FRAMEWORKS: dict[str, Any] = {"legacy": tf_keras, "new": tf_keras, "keras3": keras}
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
 DYNAMIC = {"initial_scale": 2.0**10, "dynamic_growth_steps": 4}
 MODES: dict[str, dict[str, Any]] = {
     "xla": {"jit_compile": True},

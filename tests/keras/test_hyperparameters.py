@@ -10,20 +10,15 @@ from typing import Any
 
 import keras
 import pytest
-import tf_keras
 from parameterized import parameterized
 
 import mpls
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsDeprecationWarning, MplsError, MplsWarning
+from tests.keras.families import OPTIMIZERS
 
 Ours = mpls.keras.LossScaleOptimizer
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
 # The classes of Keras' wrappers have these, as properties or from their base, so that frameworks read them there.
 OF_ALL_WRAPPERS = {"clipnorm", "clipvalue", "global_clipnorm", "learning_rate"}
 OF_WRAPPERS = {

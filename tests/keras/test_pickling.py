@@ -20,6 +20,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import GraphStateError, MplsWarning, NotPicklableError, without_deprecations
+from tests.keras.families import OPTIMIZERS
 
 
 class Sub(mpls.keras.LossScaleOptimizer):
@@ -65,11 +66,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "of_old": lambda: of_old(lambda: mpls.v1.DynamicLossScale(4.0, 9, 4.0)),
     "of_old_fixed": lambda: of_old(lambda: 32.0, "2.0"),
     "of_old_own": lambda: of_old(Own),
-}
-FAMILIES: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda opt: pickle.loads(pickle.dumps(opt)),
@@ -152,9 +148,9 @@ class TfKerasTest(unittest.TestCase):
 
 
 class ClassesTest(unittest.TestCase):
-    @parameterized.expand(FAMILIES)
+    @parameterized.expand(OPTIMIZERS)
     def test_those_of_instances(self, family: str) -> None:
-        opt = Sub(FAMILIES[family].SGD(0.5))
+        opt = Sub(OPTIMIZERS[family].SGD(0.5))
         for each in (Sub, type(opt), opt.__class__):
             self.assertIs(pickle.loads(pickle.dumps(each)), each)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import pathlib
 import pickle
@@ -25,18 +24,12 @@ import mpls.v1
 from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
 from mpls.experimental.policy import policy_scope
+from tests.keras import policy_traces
 
 HERE = pathlib.Path(__file__).parent
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
 CLASSES = [("plain", mpls.keras.Policy), ("experimental", mpls.experimental.Policy)]
 Policy = mpls.experimental.Policy
-
-
-def recorder() -> Any:
-    spec: Any = importlib.util.spec_from_file_location("policy_traces", HERE / "policy_traces.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def recorded(release: str) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def traces_of(framework: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MplsDeprecationWarning)
         # What was recorded went through JSON.
-        return json.loads(json.dumps(recorder().all_traces(api)))
+        return json.loads(json.dumps(policy_traces.all_traces(api)))
 
 
 class PolicyTestCase(unittest.TestCase):

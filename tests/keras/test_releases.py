@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import pathlib
@@ -19,24 +18,13 @@ import mpls.experimental
 import mpls.keras
 from mpls.core import releases
 from tests.core.behavior import ReleaseTest
+from tests.keras import release_traces as traces
+from tests.keras.families import OPTIMIZERS
 
 HERE = pathlib.Path(__file__).parent
 
 
-def _traces() -> Any:
-    spec: Any = importlib.util.spec_from_file_location("release_traces", HERE / "release_traces.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-traces = _traces()
 RELEASES = ("2.1", "2.2", "2.3", "2.4", "2.8")
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
 NATIVE = tf.compat.v1.mixed_precision.experimental
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,13 +15,9 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from tests.core.behavior import ReleaseTest
+from tests.keras.families import OPTIMIZERS
 
 INF = float("inf")
-OPTIMIZERS: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
 EVERYWHERE = [(f"{family}_{release}", family, release) for family in OPTIMIZERS for release in (None, "2.3")]
 
 

@@ -19,10 +19,10 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, Save
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
-from tests.transfer.training import MODULES, PAIRS, like, optimizer, scale_of, state_of, train, variables
+from tests.transfer.training import OPTIMIZERS, PAIRS, like, optimizer, scale_of, state_of, train, variables
 
 Wrapper: Any = mpls.keras.LossScaleOptimizer
-FAMILIES = [(family,) for family in MODULES]
+FAMILIES = [(family,) for family in OPTIMIZERS]
 
 
 def recorded(family: str = "legacy", algorithm: str = "Adam", **settings: Any) -> OptimizerRecord:
@@ -164,7 +164,7 @@ class ArgumentsTest(unittest.TestCase):
             mpls.convert_state(source, optimizer(family, "Adam"))
 
     def test_variables_of_another_optimizer(self) -> None:
-        for family in MODULES:
+        for family in OPTIMIZERS:
             with self.subTest(family=family):
                 source, trained = optimizer(family, "Adam"), variables(family)
                 train(source, trained, 0, 2)
@@ -181,7 +181,7 @@ class ArgumentsTest(unittest.TestCase):
 
     @parameterized.expand([("new",), ("keras3",)])
     def test_a_class_whose_slots_cannot_be_foreseen(self, family: str) -> None:
-        base = MODULES[family].Adam
+        base = OPTIMIZERS[family].Adam
         own = type("Own", (base,), {"__init__": lambda self: base.__init__(self, 0.05)})
         source, trained = optimizer("legacy", "Adam"), variables("legacy")
         train(source, trained, 0, 2)
@@ -253,7 +253,7 @@ class LeftOutTest(unittest.TestCase):
         self.assertEqual(report.differences, ("fixed loss scale: 128, 8",))
 
     def test_a_count_beyond_the_period_of_the_target(self) -> None:
-        for family in MODULES:
+        for family in OPTIMIZERS:
             native = keras if family == "keras3" else tf_keras
             for made in (
                 Wrapper,

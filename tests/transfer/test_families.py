@@ -15,7 +15,7 @@ import mpls
 import mpls.keras
 from mpls.errors import MplsWarning
 from tests.transfer.training import (
-    MODULES,
+    OPTIMIZERS,
     PAIRS,
     SETTINGS,
     assert_close,
@@ -96,7 +96,7 @@ class BareTest(unittest.TestCase):
         train(target, others, 5, 8)
         assert_close(others, trained)
 
-    @parameterized.expand([(family, family) for family in MODULES])
+    @parameterized.expand([(family, family) for family in OPTIMIZERS])
     def test_variables_default_to_those_that_it_is_built_with(self, label: str, family: str) -> None:
         source, trained = optimizer("new", "Adam"), variables("new")
         train(source, trained, 0, 5)
@@ -157,7 +157,7 @@ class BareTest(unittest.TestCase):
 
     @parameterized.expand([("legacy", "legacy"), ("new", "new"), ("keras3", "keras3")])
     def test_a_users_subclass(self, label: str, family: str) -> None:
-        base = MODULES[family].Adam
+        base = OPTIMIZERS[family].Adam
         own = type("Own", (base,), {})
         source, trained = optimizer("legacy", "Adam"), variables("legacy")
         train(source, trained, 0, 4)

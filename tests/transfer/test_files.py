@@ -17,7 +17,7 @@ import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts import replay
 from tests.golden.replay import loss_of
-from tests.transfer.training import MODULES, assert_close, optimizer, state_of, steps_of, variables
+from tests.transfer.training import OPTIMIZERS, assert_close, optimizer, state_of, steps_of, variables
 
 CHECKPOINTS = replay.artefacts("v1_saver", "v1_object", "keras_object")
 OF_V1 = {
@@ -66,7 +66,7 @@ def counts_skipped(family: str, release: str) -> bool:
 
 def in_turns(artefacts: list[replay.Artefact]) -> list[tuple[str, replay.Artefact, str]]:
     """Return a case for each artefact, with the families in turns."""
-    families = list(MODULES)
+    families = list(OPTIMIZERS)
     pairs = [(each, families[index % len(families)]) for index, each in enumerate(artefacts)]
     return [(f"{each.name}_to_{family}", each, family) for each, family in pairs]
 
@@ -102,7 +102,7 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_bare_checkpoint_into_a_wrapper_and_the_reverse(self) -> None:
         for artefact in (each for each in CHECKPOINTS if each.id in ("keras_object.plain", "v1_saver.plain")):
-            for family in MODULES:
+            for family in OPTIMIZERS:
                 with self.subTest(artefact=artefact.name, family=family):
                     trained = variables(family, [np.zeros(2), 0.0], ["w", "b"])
                     wrapped = mpls.keras.LossScaleOptimizer(target_of(artefact, family), initial_scale=8.0)

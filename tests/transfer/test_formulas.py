@@ -23,7 +23,17 @@ from mpls.errors import MplsWarning, SavedStateError
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
-from tests.transfer.training import MODULES, PAIRS, assert_close, like, optimizer, steps_of, take_step, train, variables
+from tests.transfer.training import (
+    OPTIMIZERS,
+    PAIRS,
+    assert_close,
+    like,
+    optimizer,
+    steps_of,
+    take_step,
+    train,
+    variables,
+)
 
 V1: Any = tf.compat.v1.train
 # v1's optimizers, and those of Keras that compute the same: settings of both.
@@ -59,7 +69,7 @@ def of_v1(source: Any, trained: list[Any], target: Any, others: list[Any]) -> An
 
 
 class V1Test(unittest.TestCase):
-    @parameterized.expand([(f"{name}_to_{family}", name, family) for name in OF_V1 for family in MODULES])
+    @parameterized.expand([(f"{name}_to_{family}", name, family) for name in OF_V1 for family in OPTIMIZERS])
     def test_goes_on(self, label: str, name: str, family: str) -> None:
         make, algorithm, settings = OF_V1[name]
         source, trained = make(), variables("legacy")
@@ -77,7 +87,7 @@ class V1Test(unittest.TestCase):
         # What v1 does when its rate changes: the whole sum of gradients is multiplied by it.
         source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
         train(source, trained, 0, 6)
-        for family in MODULES:
+        for family in OPTIMIZERS:
             with self.subTest(family=family):
                 target, others = optimizer(family, "SGD", 0.2, momentum=0.9), like(family, trained)
                 report = of_v1(source, trained, target, others)
@@ -105,7 +115,7 @@ class V1Test(unittest.TestCase):
                 for each, value in zip(trained, values, strict=True)
             ],
         )
-        for family in MODULES:
+        for family in OPTIMIZERS:
             with self.subTest(family=family):
                 module = tf_keras if family != "keras3" else keras
                 schedule = module.optimizers.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
@@ -129,7 +139,7 @@ class V1Test(unittest.TestCase):
         source = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), loss_scale)
         trained = variables("legacy")
         train(source, trained, 0, 6)
-        for family in MODULES:
+        for family in OPTIMIZERS:
             with self.subTest(family=family):
                 target = mpls.keras.LossScaleOptimizer(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=4)
                 report = of_v1(source, trained, target, like(family, trained))

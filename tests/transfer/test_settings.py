@@ -12,7 +12,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls
-from tests.transfer.training import MODULES, PAIRS, SETTINGS, like, optimizer, train, variables
+from tests.transfer.training import OPTIMIZERS, PAIRS, SETTINGS, like, optimizer, train, variables
 
 SOME: dict[str, tuple[str, dict[str, Any]]] = {
     "SGD": ("SGD", {"momentum": 0.75, "nesterov": True}),
@@ -77,7 +77,7 @@ def _other(settings: dict[str, Any]) -> dict[str, Any]:
 class EveryAlgorithmTest(unittest.TestCase):
     def test_equal_settings_are_no_difference(self) -> None:
         for name, (algorithm, settings) in SETTINGS.items():
-            for family in MODULES:
+            for family in OPTIMIZERS:
                 with self.subTest(name=name, family=family):
                     source, trained = optimizer(family, algorithm, **settings), variables(family)
                     train(source, trained, 0, 1)

@@ -17,7 +17,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.inspect import describe, inspect
-from tests.transfer.training import MODULES, optimizer, steps_of
+from tests.transfer.training import OPTIMIZERS, optimizer, steps_of
 
 V1: Any = tf.compat.v1
 
@@ -86,7 +86,7 @@ class SeveralOptimizersTest(unittest.TestCase):
 
     def test_adams_with_the_same_steps_need_no_choice(self) -> None:
         self._save(V1.train.AdamOptimizer, (None, None), 6, ("AdamD", "AdamG"))
-        for family in MODULES:
+        for family in OPTIMIZERS:
             self.assertEqual(self._convert(optimizer(family, "Adam"), "g", "AdamG")[0].iterations, 6)
 
     @parameterized.expand(

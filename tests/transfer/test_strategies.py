@@ -13,7 +13,7 @@ from parameterized import parameterized
 import mpls
 import mpls.keras
 from tests.transfer.training import (
-    MODULES,
+    OPTIMIZERS,
     PAIRS,
     VALUES,
     assert_close,
@@ -87,7 +87,7 @@ class MirroredTest(unittest.TestCase):
         train(target, others, 4, 8)
         assert_close(others, own)
 
-    @parameterized.expand([(family, family) for family in MODULES])
+    @parameterized.expand([(family, family) for family in OPTIMIZERS])
     def test_within_the_scope_with_a_scale(self, label: str, family: str) -> None:
         source = mpls.keras.LossScaleOptimizer(optimizer("legacy", "SGD", momentum=0.9), initial_scale=64.0)
         trained = variables("legacy")

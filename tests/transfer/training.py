@@ -10,17 +10,12 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 import mpls
 import mpls.keras
+from tests.keras.families import OPTIMIZERS
 
-MODULES: dict[str, Any] = {
-    "legacy": tf_keras.optimizers.legacy,
-    "new": tf_keras.optimizers,
-    "keras3": keras.optimizers,
-}
-PAIRS = list(itertools.product(MODULES, MODULES))
+PAIRS = list(itertools.product(OPTIMIZERS, OPTIMIZERS))
 NAMES = ("dense/kernel", "dense/bias")
 VALUES = (np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]), np.array([1.0, -2.0, 0.5]))
 # Settings with which all families compute the same.
@@ -43,7 +38,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 def optimizer(family: str, algorithm: str, rate: Any = 0.05, **settings: Any) -> Any:
     if (family, algorithm) == ("legacy", "Nadam"):
         settings = {"schedule_decay": 1.0, **settings}
-    return getattr(MODULES[family], algorithm)(rate, **settings)
+    return getattr(OPTIMIZERS[family], algorithm)(rate, **settings)
 
 
 def variables(
