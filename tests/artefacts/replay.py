@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -102,6 +103,12 @@ class Artefact:
     def is_exact(self) -> bool:
         """Whether today's kernels are those that computed it."""
         return self.release == "2.21"
+
+
+def named(function: Any, index: int, call: Any) -> str:
+    """Return the name of a case: that of the test, and what the case holds."""
+    words = [function.__name__, *(each.name if isinstance(each, Artefact) else str(each) for each in call.args)]
+    return re.sub(r"\W+", "_", "_".join(words))
 
 
 def artefacts(*kinds: str) -> list[Artefact]:

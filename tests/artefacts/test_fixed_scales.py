@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from typing import Any
 
 import keras
@@ -11,17 +12,13 @@ import mpls.experimental
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.saved.optimizer_configs import read_optimizer
-from tests.artefacts.test_writing import (
-    TemporaryFolderTestCase,
-    state_of,
-    trained_model,
-)
+from tests.artefacts.test_writing import state_of, trained_model
 
 # No power of two: what is divided by it is rounded.
 FIXED = {"dynamic": False, "initial_scale": 12.0}
 
 
-class FixedScalesTest(TemporaryFolderTestCase):
+class FixedScalesTest(unittest.TestCase):
     def test_users_see_their_settings(self) -> None:
         optimizer = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(), **FIXED)
         config = optimizer.get_config()

@@ -25,6 +25,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from tests.folders import InFolder
 
 from . import keras_savers
 from .keras_savers import AFTER, DATA, RECORDED, Program, Spec, graph
@@ -167,11 +168,7 @@ CROSS = [
 ]
 
 
-class TestCross:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestCross(InFolder):
     @parameterized.expand(CROSS, name_func=named)
     @pytest.mark.default_run("one case", by=lambda writer, reader, spec: (writer, reader))
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
@@ -243,11 +240,7 @@ def optimizer_only() -> list[Any]:
     return [each for each in v1.global_variables() if "SGD/" in each.op.name]
 
 
-class TestKindsOfSavers:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestKindsOfSavers(InFolder):
     def test_write_nothing_twice_where_names_are_the_same(self) -> None:
         spec = Spec("Adam", second=True)
         native_path, _ = saved_by(native, spec, self.folder)
@@ -256,11 +249,7 @@ class TestKindsOfSavers:
         assert keys_in(path) == native_keys
 
 
-class TestDoubt:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestDoubt(InFolder):
     def assert_refused(self, path: str, spec: Spec, error: Any, match: str, var_list: Any = None) -> None:
         with program(public, spec) as (made, session):
             made.train(session)

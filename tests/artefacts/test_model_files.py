@@ -22,7 +22,8 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import artefacts
-from tests.artefacts.test_writing import TemporaryFolderTestCase, batch, quiet_about_h5
+from tests.artefacts.test_writing import batch, quiet_about_h5
+from tests.folders import InFolder
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 
@@ -152,7 +153,7 @@ def assert_same_training(test: unittest.TestCase, model: Any, loaded: Any) -> No
         test.assertEqual(int(loaded.optimizer.iterations), int(model.optimizer.iterations))
 
 
-class Keras3Test(TemporaryFolderTestCase):
+class Keras3Test(InFolder, unittest.TestCase):
     """Where Keras 3 itself loses state, or does not load at all."""
 
     def auto_wrapped(self, optimizer: Any) -> Any:
@@ -243,7 +244,7 @@ class Keras3Test(TemporaryFolderTestCase):
         self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
 
 
-class BareOptimizersTest(TemporaryFolderTestCase):
+class BareOptimizersTest(InFolder, unittest.TestCase):
     @parameterized.expand(
         [
             (f"{family}{suffix or '_saved_model'}", optimizers, suffix)
@@ -280,7 +281,7 @@ class BareOptimizersTest(TemporaryFolderTestCase):
 RAN = "RAN_CODE_OF_A_FILE"
 
 
-class SafetyTest(TemporaryFolderTestCase):
+class SafetyTest(InFolder, unittest.TestCase):
     def lambda_model(self, framework: Any) -> Any:
         # The code of the lambda sets a variable of the environment when it is called.
         code = framework.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
@@ -301,7 +302,7 @@ class SafetyTest(TemporaryFolderTestCase):
         self.assertIn(RAN, os.environ)
 
 
-class BrokenFilesTest(TemporaryFolderTestCase):
+class BrokenFilesTest(InFolder, unittest.TestCase):
     @parameterized.expand(
         [
             ("scale", {"scale": float("nan"), "good_steps": 0}, "scale"),

@@ -12,22 +12,16 @@ import unittest
 import warnings
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
-import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning
+from tests.artefacts.test_writing import FAMILIES
 from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
-FAMILIES = {
-    "legacy": (tf_keras, tf_keras.optimizers.legacy, tf_keras.mixed_precision.LossScaleOptimizer),
-    "new": (tf_keras, tf_keras.optimizers, tf_keras.mixed_precision.LossScaleOptimizer),
-    "keras3": (keras, keras.optimizers, keras.optimizers.LossScaleOptimizer),
-}
 DYNAMIC = {"initial_scale": 8.0, "dynamic_growth_steps": 2}
 FIXED = {"dynamic": False, "initial_scale": 8.0}
 

@@ -18,9 +18,10 @@ import mpls.contrib
 import mpls.errors
 import mpls.experimental
 import mpls.v1
+from tests.folders import InFolder
 from tests.golden.replay import control_flow, numbers
 
-from .replay import Artefact, GraphTraining, artefacts, assert_state
+from .replay import Artefact, GraphTraining, artefacts, assert_state, named
 
 v1 = tf.compat.v1
 
@@ -29,12 +30,6 @@ SCALED = [each for each in SAVERS if not each.is_plain]
 PLAIN = [each for each in SAVERS if each.is_plain]
 ADAM = Artefact("v1_saver.adam", "tf21")
 STATELESS = ("vars", "slots", "extra", "gs")
-
-
-def named(function: Any, index: int, call: Any) -> str:
-    del index
-    words = [function.__name__, *(each.name if isinstance(each, Artefact) else str(each) for each in call.args)]
-    return re.sub(r"\W+", "_", "_".join(words))
 
 
 @contextlib.contextmanager
@@ -144,11 +139,7 @@ class TestSaver:
 LAYOUTS = [(("",), 2), (("", "", ""), 0), (("b", "a"), 1)]
 
 
-class TestNamesOfPowers:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestNamesOfPowers(InFolder):
     @parameterized.expand(
         [
             (who, v2, scopes, conditionals)
@@ -306,11 +297,7 @@ def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None
         return str(v1.train.Saver(sharded=sharded).save(session, str(folder / "plain")))
 
 
-class TestKindsOfSavers:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestKindsOfSavers(InFolder):
     def reference(self, value: Any, name: str) -> Any:
         return v1.Variable(value, name=name, use_resource=False)
 
@@ -427,11 +414,7 @@ HOSTILE = [("current_loss_scale", value) for value in (0.0, -2.0, float("nan"), 
 HOSTILE += [("good_steps", -1), ("good_steps", 3)]
 
 
-class TestHostileState:
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: pathlib.Path) -> None:
-        self.folder = tmp_path
-
+class TestHostileState(InFolder):
     @parameterized.expand(HOSTILE, name_func=named)
     def test_is_refused_and_nothing_changes(self, name: str, value: float) -> None:
         with graph(), v1.Session() as session:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import tempfile
 import unittest
 import warnings
 import zipfile
@@ -24,8 +23,8 @@ from parameterized import parameterized
 import mpls.inspect
 import mpls.keras
 from mpls.errors import MplsWarning
+from tests.folders import InFolder
 
-HERE = pathlib.Path(__file__).parent
 Ours: Any = mpls.keras.LossScaleOptimizer
 
 FAMILIES = {
@@ -78,12 +77,7 @@ def state_of(optimizer: Any) -> tuple[Any, ...]:
     return float(optimizer.loss_scale), good_steps, int(optimizer.iterations), slots
 
 
-class TemporaryFolderTestCase(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class WritingTestCase(InFolder, unittest.TestCase):
     def assert_trains_on_alike(self, model: Any, loaded: Any) -> None:
         # A fixed scale does not skip the step, nor one that is disabled.
         skips = model.optimizer.dynamic and model.optimizer.get_config().get("enabled", True)
@@ -95,7 +89,7 @@ class TemporaryFolderTestCase(unittest.TestCase):
             self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))
 
 
-class PlainSavingTest(TemporaryFolderTestCase):
+class PlainSavingTest(WritingTestCase):
     @parameterized.expand([(family, family) for family in ("legacy", "new")])
     @pytest.mark.default_run("one case")
     def test_the_state_is_in_files_only(self, name: str, family: str) -> None:
@@ -147,7 +141,7 @@ WITH_OPTIONS: dict[str, Any] = {
 }
 
 
-class WhoSavesAndWhoLoadsTest(TemporaryFolderTestCase):
+class WhoSavesAndWhoLoadsTest(WritingTestCase):
     """The same comes back on each Python and each TensorFlow."""
 
     def loaded(self, loader: str, framework: Any, path: pathlib.Path) -> Any:
@@ -241,7 +235,7 @@ class WhoSavesAndWhoLoadsTest(TemporaryFolderTestCase):
                     self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))
 
 
-class AtomicSavingTest(TemporaryFolderTestCase):
+class AtomicSavingTest(WritingTestCase):
     @pytest.mark.matrix
     def test_what_is_there_is_replaced_and_nothing_else_is_left(self) -> None:
         for name, family, suffix in CASES:

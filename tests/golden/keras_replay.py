@@ -99,11 +99,6 @@ class Subject:
 
     framework: ClassVar[Any] = tf_keras
 
-    @property
-    def native(self) -> Subject:
-        """The framework's own wrapper over the same family."""
-        return dataclasses.replace(self, layer="native")
-
     def variable(self, value: Any, name: str | None = None) -> Any:
         return tf.Variable(value, name=name)
 
@@ -275,6 +270,20 @@ def error(name: str) -> dict[str, str]:
 
 
 NEW = ("keras_new",)
+# What there is where a clip attribute of the wrapper is that of the wrapped optimizer.
+CLIPPING = {
+    path: ours
+    for attribute, clipped_u, clipped_v in (
+        ("clipnorm", 2.5, [0.7, 1.6]),
+        ("global_clipnorm", 2.5384614, [0.88461536, 1.8461539]),
+    )
+    for path, ours in (
+        (f"{attribute}/inner|wrapper", 1.0),
+        (f"{attribute}/wrapper|inner", 1.0),
+        (f"{attribute}/wrapper|u", clipped_u),
+        (f"{attribute}/wrapper|v", clipped_v),
+    )
+}
 
 DIFFERENCES: tuple[Difference, ...] = (
     # A fixed scale above 65504 is infinite in float16, and so were the loss and the weights from the first step on.
@@ -300,19 +309,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         Difference("C.f.attrs", attribute, {"py": "NoneType", "v": None}, NEW)
         for attribute in ("clipnorm", "clipvalue", "global_clipnorm")
     ),
-    *(
-        Difference("C.f.clip_on_wrapper", path, ours, NEW)
-        for attribute, clipped_u, clipped_v in (
-            ("clipnorm", 2.5, [0.7, 1.6]),
-            ("global_clipnorm", 2.5384614, [0.88461536, 1.8461539]),
-        )
-        for path, ours in (
-            (f"{attribute}/inner|wrapper", 1.0),
-            (f"{attribute}/wrapper|inner", 1.0),
-            (f"{attribute}/wrapper|u", clipped_u),
-            (f"{attribute}/wrapper|v", clipped_v),
-        )
-    ),
+    *(Difference("C.f.clip_on_wrapper", path, ours, NEW) for path, ours in CLIPPING.items()),
     # Hyperparameters that were set on the wrapper over new optimizers were lost without a word; they are the wrapped
     # optimizer's, as over legacy ones, and are read where they are set.
     Difference("C.f.attrs_adam", "beta_1", {"py": "float", "v": 0.7}, NEW),

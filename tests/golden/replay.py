@@ -37,18 +37,17 @@ def load(name: str) -> dict[str, Any]:
     return {case["id"]: case for case in document["cases"]}
 
 
-def recorded(case: dict[str, Any], mode: str, flavour: str | None = None, of: str = "outcomes") -> Any:
-    """Return what the newest release recorded for a case in a mode, or for a Keras flavour in it.
+def recorded(case: dict[str, Any], mode: str, of: str = "outcomes") -> Any:
+    """Return what the newest release recorded for a case in a mode.
 
     `of="metas"` returns the record of names and types instead of that of values.
     """
     key = "result" if of == "outcomes" else "meta"
-    suffix = mode if flavour is None else f"{flavour}:{mode}"
     by_run = {run: group[key] for group in case[of] for run in group["runs"]}
     for release in RELEASES:
-        if f"{release}:{suffix}" in by_run:
-            return by_run[f"{release}:{suffix}"]
-    raise LookupError(f"{case['id']}: no release recorded {suffix}")
+        if f"{release}:{mode}" in by_run:
+            return by_run[f"{release}:{mode}"]
+    raise LookupError(f"{case['id']}: no release recorded {mode}")
 
 
 def runs(cases: dict[str, Any]) -> list[tuple[str, str]]:

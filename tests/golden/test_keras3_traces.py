@@ -21,15 +21,7 @@ import mpls.keras
 import mpls.v1
 
 from . import replay
-from .keras_replay import (
-    Difference,
-    Keras3Subject,
-    at,
-    error,
-    plain_path,
-    recorded_as,
-    spread_of,
-)
+from .keras_replay import CLIPPING, Difference, Keras3Subject, at, error, plain_path, recorded_as, spread_of
 from .test_keras_facts import FACTS as FACTS_OF_OLDER_CODE
 from .test_keras_facts import attempt, describe, make, mismatches
 from .test_keras_fit import assert_as_recorded
@@ -256,19 +248,7 @@ FACT_DIFFERENCES: tuple[Difference, ...] = (
     Difference("C.f.setattrs", "momentum=0.5|1|v", 0.5),
     Difference("C.f.setattrs", "inner_config|momentum", 0.5),
     # So was a clip attribute.
-    *(
-        Difference("C.f.clip_on_wrapper", path, ours)
-        for attribute, clipped_u, clipped_v in (
-            ("clipnorm", 2.5, [0.7, 1.6]),
-            ("global_clipnorm", 2.5384614, [0.88461536, 1.8461539]),
-        )
-        for path, ours in (
-            (f"{attribute}/inner|wrapper", 1.0),
-            (f"{attribute}/wrapper|inner", 1.0),
-            (f"{attribute}/wrapper|u", clipped_u),
-            (f"{attribute}/wrapper|v", clipped_v),
-        )
-    ),
+    *(Difference("C.f.clip_on_wrapper", path, ours) for path, ours in CLIPPING.items()),
     # Setting what is not a hyperparameter of the wrapper made an attribute that nothing reads.
     *(
         Difference(case, path, error("AttributeError"))

@@ -41,8 +41,8 @@ EXCEPTIONS = (
 )
 
 
-def make(spec: dict[str, Any], api: Any = mpls.v1) -> Any:
-    cls = {"dynamic": api.DynamicLossScale, "fixed": api.FixedLossScale}[spec["kind"]]
+def make(spec: dict[str, Any]) -> Any:
+    cls = {"dynamic": mpls.v1.DynamicLossScale, "fixed": mpls.v1.FixedLossScale}[spec["kind"]]
     return cls(**replay.numbers(spec.get("args", {})))
 
 
@@ -60,8 +60,8 @@ def state(loss_scale: Any, read: Callable[[Any], Any]) -> list[Any]:
     return [read(loss_scale()), None if good_steps is None else read(good_steps)]
 
 
-def run_eager(spec: dict[str, Any], api: Any = mpls.v1, compiled: bool = False) -> list[list[Any]]:
-    loss_scale = make(spec, api)
+def run_eager(spec: dict[str, Any], compiled: bool = False) -> list[list[Any]]:
+    loss_scale = make(spec)
 
     def update(grads: Any) -> Any:
         op, should_apply = loss_scale.update(grads)
@@ -78,9 +78,9 @@ def run_eager(spec: dict[str, Any], api: Any = mpls.v1, compiled: bool = False) 
     return rows
 
 
-def build_graph(spec: dict[str, Any], api: Any) -> tuple[Any, list[tuple[int, Any]]]:
+def build_graph(spec: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]]]:
     """Return the loss scale, and how often to run which op for each row."""
-    loss_scale = make(spec, api)
+    loss_scale = make(spec)
     ops: dict[str, Any] = {}
     rows = []
     for times, literal in repetitions(spec["steps"]):
@@ -93,9 +93,9 @@ def build_graph(spec: dict[str, Any], api: Any) -> tuple[Any, list[tuple[int, An
     return loss_scale, rows
 
 
-def run_graph(spec: dict[str, Any], api: Any = mpls.v1, v2: bool = False) -> list[list[Any]]:
+def run_graph(spec: dict[str, Any], v2: bool = False) -> list[list[Any]]:
     with tf.Graph().as_default(), replay.control_flow(v2), tf.compat.v1.Session() as session:
-        loss_scale, rows = build_graph(spec, api)
+        loss_scale, rows = build_graph(spec)
         session.run(tf.compat.v1.global_variables_initializer())
         tensors = state(loss_scale, tf.convert_to_tensor)
         results = []
@@ -130,20 +130,17 @@ def spread_of(case: dict[str, Any]) -> float:
 
 
 class TraceTest(unittest.TestCase):
-    def assert_trace(self, case: dict[str, Any], mode: str, api: Any) -> None:
-        expected = replay.recorded(case, mode)
-        rows = DRIVERS[mode](case["spec"], api)
+    @replay.expand(TRACES)
+    @pytest.mark.default_run("each value", by=lambda name, mode: (name.split(".")[1], mode))
+    def test_mpls_does_what_was_recorded(self, name: str, mode: str) -> None:
+        case = CASES[name]
+        expected, rows = replay.recorded(case, mode), DRIVERS[mode](case["spec"])
         self.assertEqual(len(rows), len(expected))
         for index, (row, want) in enumerate(zip(rows, expected, strict=True)):
             what = f"{case['id']} {mode} step {index}"
             replay.assert_close(row[0], want[0], f"{what} scale", rtol=spread_of(case), ulps=0)
             replay.assert_exact(row[1], want[1], f"{what} good steps")
             replay.assert_exact(row[2], want[2], f"{what} should_apply")
-
-    @replay.expand(TRACES)
-    @pytest.mark.default_run("each value", by=lambda name, mode: (name.split(".")[1], mode))
-    def test_mpls_does_what_was_recorded(self, name: str, mode: str) -> None:
-        self.assert_trace(CASES[name], mode, mpls.v1)
 
     @replay.expand(REFUSED)
     def test_what_destroys_a_run_is_refused(self, name: str, mode: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
+import pathlib
 import pickle
-import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -17,9 +17,10 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
+from tests.folders import InFolder
 
 
-def values_of(kit: Any, folder: str) -> list[Any]:
+def values_of(kit: Any, folder: pathlib.Path) -> list[Any]:
     """Return what a program computes with layers, policies, `fit` and files."""
     kit.utils.set_random_seed(1)
     before = kit.mixed_precision.global_policy()
@@ -33,7 +34,7 @@ def values_of(kit: Any, folder: str) -> list[Any]:
     losses = model.fit(x, y, verbose=0).history["loss"]
     predictions = [kit.layers.Dense(1, kernel_initializer="ones")(tf.ones([1, 2])).numpy(), model.predict(x, verbose=0)]
     for name in ("model.keras", "model.h5"):
-        path = os.path.join(folder, name)
+        path = str(folder / name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.save(path)
@@ -53,14 +54,11 @@ SETTINGS = {
 }
 
 
-class InProcessTest(unittest.TestCase):
+class InProcessTest(InFolder, unittest.TestCase):
     """Some of it in this process, with both Kerases."""
 
     def setUp(self) -> None:
         self.addCleanup(mpls.uninstall)
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
 
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
     @pytest.mark.default_run("each value", rest="full")

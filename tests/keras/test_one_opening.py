@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pathlib
-import tempfile
 import unittest
 import zipfile
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.keras.files import loading
 from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
+from tests.folders import InFolder
 
 OPTIMIZERS = {
     "legacy": (tf_keras, tf_keras.optimizers.legacy),
@@ -53,12 +53,7 @@ def state_of_model(model: Any) -> tuple[float, int, int, float]:
     return float(model.get_weights()[0][0, 0]), *counts, float(momentum[0, 0])
 
 
-class OneOpeningTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class OneOpeningTest(InFolder, unittest.TestCase):
     def load_while(self, path: pathlib.Path, action: Callable[[], Any]) -> Any:
         """Load a file, and act when it has been looked at, just before the framework loads it."""
         cls: type[ModelFile] = KerasArchive if path.suffix == ".keras" else H5Model

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
-import tempfile
-import unittest
 from typing import Any
 
 import numpy as np
@@ -14,14 +11,6 @@ import numpy as np
 DATA = pathlib.Path(__file__).resolve().parents[1] / "artefacts" / "data"
 ARTEFACTS = sorted(path.parent for path in DATA.glob("artefacts/*/*/expected.json"))
 CONFIGS = sorted(DATA.glob("configs/*.json"))
-
-
-class InFolder(unittest.TestCase):
-    """Gives each test an empty folder."""
-
-    def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
 
 
 def name_of(folder: pathlib.Path) -> str:

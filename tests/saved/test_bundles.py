@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import unittest
 from unittest import mock
 
 import ml_dtypes
@@ -12,10 +13,11 @@ import tensorflow as tf
 from mpls.errors import SavedStateError
 from mpls.saved.bundles import Bundle, masked_crc32c
 from mpls.saved.reading import read
-from tests.saved.artefacts import ARTEFACTS, InFolder, path_of
+from tests.folders import InFolder
+from tests.saved.artefacts import ARTEFACTS, path_of
 
 
-class BundleTest(InFolder):
+class BundleTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.prefix = str(self.folder / "ckpt")

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import unittest
 import warnings
 from typing import Any
 from unittest import mock
@@ -22,8 +23,9 @@ from mpls.cli import main
 from mpls.errors import SavedStateError
 from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
+from tests.folders import InFolder
 from tests.saved import rewriting
-from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, InFolder, path_of
+from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, path_of
 from tests.saved.rewriting import SUFFIX
 
 OPTIMIZER_KEYS = [
@@ -60,7 +62,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-class InspectTest(InFolder):
+class InspectTest(InFolder, unittest.TestCase):
     def test_schema(self) -> None:
         paths = [path_of(folder) for folder in ARTEFACTS] + [str(path) for path in CONFIGS]
         for path in paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ import mpls.v1
 from mpls.formats.record import OptimizerRecord
 from mpls.saved.reading import read
 from mpls.transfer.convert import export
-from tests.saved.artefacts import InFolder
+from tests.folders import InFolder
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5},
@@ -52,7 +53,7 @@ def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
         yield f"{family}_bare", family, "Adam", {}, "bare"
 
 
-class FrameworkFilesTest(InFolder):
+class FrameworkFilesTest(InFolder, unittest.TestCase):
     def _train(self, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> tuple[Any, Any, Any]:
         inner = getattr(PACKAGES[family], algorithm)(**{"learning_rate": 0.0625, **settings})
         optimizer = inner
@@ -148,7 +149,7 @@ class FrameworkFilesTest(InFolder):
         self.assertEqual(found["generator/optimizer"].variables[0].name, "first")
 
 
-class SaverFilesTest(InFolder):
+class SaverFilesTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.session = tf.compat.v1.Session(graph=tf.Graph())

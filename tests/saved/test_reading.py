@@ -15,8 +15,9 @@ from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
+from tests.folders import InFolder
 from tests.processes import run_python
-from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, InFolder, expected, family_of, name_of, path_of, slots_of
+from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, expected, family_of, name_of, path_of, slots_of
 
 ALGORITHMS = {"MomentumOptimizer": "SGD", "AdamOptimizer": "Adam", "AdagradOptimizer": "Adagrad"}
 FORMATS = {"keras_h5": "H5", "keras_tf": "SavedModel", "keras_v3": ".keras", "v1_saver": "v1 checkpoint"}
@@ -160,7 +161,7 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(optimizer.hyperparameters["learning_rate"], 0.5 if kind == "config_default" else 0.25)
 
 
-class PathTest(InFolder):
+class PathTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.source = DATA / "artefacts" / "keras_object.adam" / "tf24.lso2"

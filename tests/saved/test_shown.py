@@ -20,14 +20,15 @@ from parameterized import parameterized
 from mpls.cli import main
 from mpls.errors import SavedStateError, printable
 from mpls.saved.reading import read
+from tests.folders import InFolder
 from tests.saved import rewriting
-from tests.saved.artefacts import DATA, InFolder
+from tests.saved.artefacts import DATA
 
 # A colour, the title of a window, a bell, a C1 control, directions of writing, a line that claims to be another one.
 STEERING = "\x1b[31m\x1b]0;x\x07\x9b2J\u202e\u2066\u2069\u200f\r\nok"
 
 
-class ShownTest(InFolder):
+class ShownTest(InFolder, unittest.TestCase):
     def _write(self, **settings: Any) -> pathlib.Path:
         config = rewriting.config("config_default.tf24.lso2")
         config["config"]["inner_optimizer"]["config"].update(settings)

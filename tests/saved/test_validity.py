@@ -6,6 +6,7 @@ import copy
 import json
 import pathlib
 import tempfile
+import unittest
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from parameterized import parameterized
 
 from mpls.errors import SavedStateError
 from mpls.saved.reading import read
+from tests.folders import InFolder
 from tests.saved import rewriting
-from tests.saved.artefacts import InFolder
 from tests.saved.rewriting import SUFFIX
 
 SCALES: list[tuple[str, Any, str]] = [
@@ -35,7 +36,7 @@ COUNTS: list[tuple[str, Any, str]] = [
 ]
 
 
-class Refusing(InFolder):
+class Refusing(InFolder, unittest.TestCase):
     def assert_refused(self, path: pathlib.Path, key: str, text: str) -> None:
         with self.assertRaises(SavedStateError) as caught:
             read(path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-import shutil
-import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -17,15 +14,14 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.inspect import describe, inspect
+from tests.folders import InFolder
 from tests.transfer.training import OPTIMIZERS, optimizer, steps_of
 
 V1: Any = tf.compat.v1
 
 
-class SeveralOptimizersTest(unittest.TestCase):
+class SeveralOptimizersTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
         self.path = str(self.folder / "gan")
 
     def _save(self, make: Any, scales: tuple[Any, Any], critic_steps: int, names: tuple[str, str]) -> None:
