@@ -34,7 +34,6 @@ from mpls.documentation import PAGES
 from mpls.names import NAMES, Name
 from tests.processes import OPTIONAL, ROOT, Forks, process_environment
 
-HERE = pathlib.Path(__file__).resolve().parent
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Each package in one page, of which the examples take no time.
 QUICK = "docs/names.md"

@@ -21,7 +21,6 @@ from mpls.documentation import sections
 from tests.processes import process_environment
 
 HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parents[1]
 MODES = ("v2", "v1")
 
 Outcome = dict[str, Any]
@@ -144,7 +143,6 @@ REFUSED = r"^mpls\.errors\.ArgumentValueError: [\w.]+: \w+ must be positive and 
 NOT_A_SCALE = either("float('nan')", "float('inf')", "1e39", "2**128")
 NEVER_A_SCALE = either("0", "-1", "float('nan')", "float('inf')", "float('-inf')", "False", "1e39", "2**128")
 NUMPY_NUMBER = either("np.float32(128)", "np.int64(128)", "np.int32(128)", "np.array(128.)")
-NOT_FLOATS = either("'foo'", "5)", "[5]", "[tf.constant(5)")
 V1_SCALE = r"^(?:MixedPrecision\S+|enable\S+ \(v1\)) loss_scale :: \w+\(v1opt\(\), "
 KERAS_SCALE = r"^keras experimental \S+ loss_scale :: KLSOX\(kopt\(\), |:: ENABLE\(kopt\(\), "
 

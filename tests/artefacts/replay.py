@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,12 +102,6 @@ class Artefact:
     def is_exact(self) -> bool:
         """Whether today's kernels are those that computed it."""
         return self.release == "2.21"
-
-
-def named(function: Any, index: int, call: Any) -> str:
-    """Return the name of a case: that of the test, and what the case holds."""
-    words = [function.__name__, *(each.name if isinstance(each, Artefact) else str(each) for each in call.args)]
-    return re.sub(r"\W+", "_", "_".join(words))
 
 
 def artefacts(*kinds: str) -> list[Artefact]:

@@ -18,9 +18,10 @@ import mpls.errors
 import mpls.keras
 import mpls.v1
 from mpls.inspect import describe
+from tests.golden.replay import named
 
 from . import replay
-from .replay import Artefact, Training, artefacts, assert_state, named, recorded_state, training_of
+from .replay import Artefact, Training, artefacts, assert_state, recorded_state, training_of
 
 SCALED = [each for each in artefacts("keras_object") if not each.is_plain]
 PLAIN = [each for each in artefacts("keras_object") if each.is_plain]

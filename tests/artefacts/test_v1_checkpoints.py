@@ -19,9 +19,9 @@ import mpls.errors
 import mpls.experimental
 import mpls.v1
 from tests.folders import InFolder
-from tests.golden.replay import control_flow, numbers
+from tests.golden.replay import control_flow, named, numbers
 
-from .replay import Artefact, GraphTraining, artefacts, assert_state, named
+from .replay import Artefact, GraphTraining, artefacts, assert_state
 
 v1 = tf.compat.v1
 

@@ -21,7 +21,6 @@ class Devices:
 
     Attributes:
         name: part of the test ids.
-        description: what it is, in words.
         replicas: the number of replicas.
         make: returns the strategy; None for none.
         forbids_merge_calls: whether each replica's step is a function of its own, inside which replicas cannot meet
@@ -30,7 +29,6 @@ class Devices:
     """
 
     name: str
-    description: str
     replicas: int
     make: Callable[[], Any] | None = None
     forbids_merge_calls: bool = False
@@ -66,24 +64,13 @@ def central_storage(replicas: int = 2) -> Any:
 DEVICES: dict[str, Devices] = {
     devices.name: devices
     for devices in (
-        Devices("one", "no strategy", 1),
-        Devices("two", "MirroredStrategy over two devices", 2, mirrored),
-        Devices(
-            "nomerge",
-            "the same with replicas that are functions of their own, and meet in collective ops, not in merge_call",
-            2,
-            mirrored_without_merge_calls,
-            forbids_merge_calls=True,
-        ),
-        Devices(
-            "central2",
-            "CentralStorageStrategy with two compute devices",
-            2,
-            central_storage,
-            # TensorFlow orders the products of two graphs in two ways, where all is on one device.
-            ulps=4,
-        ),
-        Devices("mirrored1", "MirroredStrategy over one device", 1, mirrored_over_one),
+        Devices("one", 1),
+        Devices("two", 2, mirrored),
+        # Replicas meet in collective ops, not in merge_call.
+        Devices("nomerge", 2, mirrored_without_merge_calls, forbids_merge_calls=True),
+        # TensorFlow orders the products of two graphs in two ways, where all is on one device.
+        Devices("central2", 2, central_storage, ulps=4),
+        Devices("mirrored1", 1, mirrored_over_one),
     )
 }
 

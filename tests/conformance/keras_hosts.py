@@ -16,7 +16,23 @@ from .host import LEARNING_RATE, MOMENTUM, Host
 from .setups import Scaling, Term
 
 
-class KerasHost(Host):
+class _Called(Host):
+    """What is the same over optimizers of tf_keras and of Keras 3."""
+
+    def wrap(self, inner: Any, scaling: Scaling) -> Any:
+        return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
+
+    def make_counter(self, inner: Any) -> Any:
+        return inner.iterations
+
+    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
+        with tf.GradientTape() as tape:
+            value = opt.get_scaled_loss(loss()) if is_scaled else loss()
+        grads = tape.gradient(value, variables)
+        return opt.get_unscaled_gradients(grads) if is_scaled else grads
+
+
+class KerasHost(_Called):
     """`mpls.keras.LossScaleOptimizer` over tf_keras' legacy or new optimizers."""
 
     advances_on_skip = True
@@ -33,26 +49,14 @@ class KerasHost(Host):
             "adam": lambda: optimizers.Adam(LEARNING_RATE),
         }[kind]()
 
-    def wrap(self, inner: Any, scaling: Scaling) -> Any:
-        return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
-
     def build(self, opt: Any, variables: list[Any]) -> None:
         if self.is_legacy:
             opt._create_all_weights(variables)
         else:
             opt.build(variables)
 
-    def make_counter(self, inner: Any) -> Any:
-        return inner.iterations
-
     def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:
         return opt.minimize(loss, variables)
-
-    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
-        with tf.GradientTape() as tape:
-            value = opt.get_scaled_loss(loss()) if is_scaled else loss()
-        grads = tape.gradient(value, variables)
-        return opt.get_unscaled_gradients(grads) if is_scaled else grads
 
     def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
         if aggregate:
@@ -75,7 +79,7 @@ class KerasHost(Host):
         return slots
 
 
-class Keras3Host(Host):
+class Keras3Host(_Called):
     """`mpls.keras.LossScaleOptimizer` over optimizers of Keras 3, called as in Keras 2."""
 
     name = bare_name = "keras3"
@@ -94,26 +98,14 @@ class Keras3Host(Host):
             ),
         }[kind]()
 
-    def wrap(self, inner: Any, scaling: Scaling) -> Any:
-        return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
-
     def build(self, opt: Any, variables: list[Any]) -> None:
         opt.build(variables)
-
-    def make_counter(self, inner: Any) -> Any:
-        return inner.iterations
 
     def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:
         if hasattr(opt, "minimize"):
             return opt.minimize(loss, variables)
         # Bare ones have no such method.
         return opt.apply(self.gradients(opt, loss, variables, is_scaled=False), variables)
-
-    def gradients(self, opt: Any, loss: Callable[[], Any], variables: list[Any], is_scaled: bool) -> list[Any]:
-        with tf.GradientTape() as tape:
-            value = opt.get_scaled_loss(loss()) if is_scaled else loss()
-        grads = tape.gradient(value, variables)
-        return opt.get_unscaled_gradients(grads) if is_scaled else grads
 
     def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
         return opt.apply_gradients(grads_and_vars, **({} if aggregate else {"skip_gradients_aggregation": True}))

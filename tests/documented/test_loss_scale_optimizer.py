@@ -14,12 +14,9 @@ from mpls.errors import MplsWarning
 from .families import (
     CLASSES,
     FAMILIES,
-    INF,
     OPTIMIZERS,
     STEPS,
-    LossScaleOptimizer,
     minimize,
-    over_families,
     over_wrappers,
     passing,
     train,
@@ -64,16 +61,6 @@ def test_intermediate_gradients_are_scaled_and_final_ones_are_not(family: str, c
 
 
 @over_wrappers
-def test_the_example_of_a_hyperparameter(family: str, cls: str) -> None:
-    opt = OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5)
-    opt = wrap(cls, opt)
-    # Hyperparameters of legacy optimizers are float32 variables.
-    assert float(opt.beta_1) == pytest.approx(0.8, rel=1e-7)
-    opt.beta_1 = 0.7
-    assert float(opt.beta_1) == float(opt.inner_optimizer.beta_1) == pytest.approx(0.7, rel=1e-7)
-
-
-@over_wrappers
 def test_the_example_of_what_is_no_hyperparameter(family: str, cls: str) -> None:
     opt = wrap(cls, OPTIMIZERS[family].Adam(beta_1=0.8, epsilon=1e-5))
     assert opt.inner_optimizer.epsilon == 1e-5
@@ -85,15 +72,6 @@ def test_the_example_of_what_is_no_hyperparameter(family: str, cls: str) -> None
     with pytest.warns(MplsWarning, match="epsilon was set on the wrapper alone"):
         opt.epsilon = 1e-4
     assert opt.inner_optimizer.epsilon == 1e-5
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-@over_families
-def test_defaults_of_a_dynamic_scale(family: str) -> None:
-    optimizer = LossScaleOptimizer(OPTIMIZERS[family].SGD())
-    assert (optimizer.initial_scale, optimizer.dynamic_growth_steps) == (2.0**15, 2000)
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -195,20 +173,6 @@ def test_get_gradients_scales_the_loss_and_unscales_the_gradients(cls: str) -> N
 
 
 @over_wrappers
-def test_attributes_of_a_dynamic_scale(family: str, cls: str) -> None:
-    inner = OPTIMIZERS[family].SGD()
-    optimizer = wrap(cls, inner, initial_scale=8, dynamic_growth_steps=3)
-    assert optimizer.inner_optimizer is inner
-    assert (optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps) == (True, 8, 3)
-    assert (optimizer.loss_scale.dtype, optimizer.loss_scale.shape) == (tf.float32, [])
-    assert tf.is_tensor(optimizer.loss_scale)
-    assert int(optimizer.dynamic_counter) == 0
-    # The initial scale stays what it was.
-    train(optimizer, tf.Variable(1.0), [INF])
-    assert (optimizer.initial_scale, float(optimizer.loss_scale)) == (8, 4.0)
-
-
-@over_wrappers
 def test_attributes_of_a_fixed_scale(family: str, cls: str) -> None:
     optimizer = wrap(cls, OPTIMIZERS[family].SGD(), dynamic=False, initial_scale=8)
     assert (optimizer.dynamic, optimizer.dynamic_counter, optimizer.dynamic_growth_steps) == (False, None, None)
@@ -217,13 +181,6 @@ def test_attributes_of_a_fixed_scale(family: str, cls: str) -> None:
 
 
 # --- custom loops ---------------------------------------------------------------------------------
-
-
-@over_wrappers
-def test_get_scaled_loss_takes_a_tensor_or_a_callable(family: str, cls: str) -> None:
-    optimizer = wrap(cls, OPTIMIZERS[family].SGD(), initial_scale=8)
-    assert float(optimizer.get_scaled_loss(tf.constant(3.0))) == 24.0
-    assert float(optimizer.get_scaled_loss(lambda: tf.constant(3.0))()) == 24.0
 
 
 @over_wrappers

@@ -124,4 +124,6 @@ class RefusalTest(unittest.TestCase):
         text = str(caught.exception)
         self.assertIn("in a replica context; got a cross-replica context", text)
         self.assertIn("strategy.run(step_fn)", text)
+        # The originals raised the one, and their pages say the other.
         self.assertIsInstance(caught.exception, ValueError)
+        self.assertIsInstance(caught.exception, RuntimeError)

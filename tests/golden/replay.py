@@ -77,14 +77,15 @@ class Differs(NamedTuple):
     reason: str
 
 
+def named(function: Any, index: int, call: Any) -> str:
+    """Return the name of a case: that of its test, and all that its row holds."""
+    words = (str(getattr(each, "name", each)) for each in call.args)
+    return re.sub(r"\W+", "_", "_".join([function.__name__, *words]))
+
+
 def expand(rows: list[Any]) -> Any:
     """Parameterize a test by rows, and name it after all that a row holds."""
-
-    def name(function: Any, index: int, call: Any) -> str:
-        del index
-        return re.sub(r"\W+", "_", "_".join([function.__name__, *(str(arg) for arg in call.args)]))
-
-    return parameterized.expand(rows, name_func=name)
+    return parameterized.expand(rows, name_func=named)
 
 
 def is_error(result: Any) -> bool:

@@ -47,10 +47,6 @@ pytestmark = [
 ]
 
 
-def named(function: Any, index: str, entry: Any) -> str:
-    return parameterized.to_safe_name("_".join([function.__name__, *map(str, entry.args)]))
-
-
 # -------------------------------------------------------------------------------------------------------------- traces
 
 
@@ -107,13 +103,13 @@ def is_untracked(name: str) -> bool:
 
 
 class RecordedTracesTest(unittest.TestCase):
-    @parameterized.expand(TRACES, name_func=named)
+    @replay.expand(TRACES)
     @pytest.mark.default_run("each value", by=lambda case_id, mode: (case_id.split(".")[1], mode))
     def test_it_does_as_recorded(self, case_id: str, mode: str) -> None:
         check_trace(case_id, mode, RIGHT if case_id in AS_EARLIER else RELEASE)
 
     @parameterized.expand(
-        [entry for entry in TRACES if entry[1].endswith("eager") and entry[0] not in AS_EARLIER], name_func=named
+        [entry for entry in TRACES if entry[1].endswith("eager") and entry[0] not in AS_EARLIER], name_func=replay.named
     )
     @pytest.mark.default_run("each value", by=lambda case_id, mode: (case_id.split(".")[1], mode))
     def test_bits_are_those_of_keras_own_wrapper(self, case_id: str, mode: str) -> None:
@@ -162,7 +158,7 @@ REPLICA_1, TOO_BIG = "C.fit.strategy_bad_batch_replica1", "C.x.fit.sgd_float32_b
 
 
 class RecordedFitsTest(unittest.TestCase):
-    @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=named)
+    @parameterized.expand([entry for entry in FITS if entry[0] not in (REPLICA_1, TOO_BIG)], name_func=replay.named)
     @pytest.mark.default_run("one case", by=lambda case_id: (case_id if case_id in FEW else "",))
     def test_it_trains_as_recorded(self, case_id: str) -> None:
         expected = recorded_as(RECORDED[case_id], RELEASE)
@@ -310,7 +306,7 @@ def is_under(path: str, parent: str) -> bool:
 
 
 class RecordedFactsTest(unittest.TestCase):
-    @parameterized.expand([(case_id,) for case_id in FACT_CASES], name_func=named)
+    @parameterized.expand([(case_id,) for case_id in FACT_CASES], name_func=replay.named)
     def test_it_is_as_recorded_or_as_the_table_says(self, case_id: str) -> None:
         expected, actual = expected_of(case_id), result_of(case_id, OURS)
         rows = [difference for difference in FACT_DIFFERENCES if difference.case == case_id]

@@ -514,15 +514,10 @@ def ours_of(difference: Difference, subject: Subject) -> Any:
     return as_of_today(ours) if subject.is_experimental else ours
 
 
-def named(function: Any, index: str, entry: Any) -> str:
-    case_id, subject = entry.args
-    return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
-
-
 class RecordedFactsTest(unittest.TestCase):
     @parameterized.expand(
         [(case_id, subject) for case_id, case in CASES.items() if case["spec"]["fact"] in FACTS for subject in OURS],
-        name_func=named,
+        name_func=replay.named,
     )
     def test_it_is_as_recorded(self, case_id: str, subject: Subject) -> None:
         check_fact(case_id, subject)

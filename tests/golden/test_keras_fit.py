@@ -151,17 +151,12 @@ def replays(subjects: tuple[Subject, ...]) -> list[tuple[str, Subject]]:
     ]
 
 
-def named(function: Any, index: str, entry: Any) -> str:
-    case_id, subject = entry.args
-    return parameterized.to_safe_name(f"{function.__name__}_{case_id}_{subject.name}")
-
-
 # In the matrix, and one of the others.
 FEW = ("C.fit.jit_bad_batch", "C.fit.strategy_bad_batch", "C.fit.policy_dynamic", "C.fit.fixed_bad_batch")
 
 
 class RecordedFitTest(unittest.TestCase):
-    @parameterized.expand(replays(OURS), name_func=named)
+    @parameterized.expand(replays(OURS), name_func=replay.named)
     @pytest.mark.default_run("one case", by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name))
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
         model = check_fit(case_id, subject)

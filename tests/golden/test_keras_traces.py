@@ -62,11 +62,6 @@ def replays(subjects: tuple[Subject, ...], modes: tuple[str, ...] = tuple(MODES)
     ]
 
 
-def named(function: Any, index: str, entry: Any) -> str:
-    case_id, subject, *mode = entry.args
-    return parameterized.to_safe_name("_".join([function.__name__, case_id, subject.name, *mode]))
-
-
 @functools.cache
 def trace_of(case_id: str, subject: Subject, mode: str) -> Any:
     """Return the trace, or the error that kept it from starting."""
@@ -136,14 +131,14 @@ def sample(case_id: str, subject: Subject, mode: str) -> tuple[str, tuple[str, s
 
 
 class RecordedTracesTest(unittest.TestCase):
-    @parameterized.expand(replays(OURS), name_func=named)
+    @replay.expand(replays(OURS))
     @pytest.mark.default_run("each value", by=sample)
     def test_it_does_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
         check_trace(case_id, subject, mode)
 
     @parameterized.expand(
         [entry for entry in replays(OURS, ("eager",)) if "multiplier" not in CASES[entry[0]]["spec"]["loss_scale"]],
-        name_func=named,
+        name_func=replay.named,
     )
     @pytest.mark.default_run("each value", by=sample)
     def test_bits_are_those_of_tf_keras_own_wrapper(self, case_id: str, subject: Subject, mode: str) -> None:
@@ -156,7 +151,7 @@ class RecordedTracesTest(unittest.TestCase):
         first = int(has_late_slots(case_id, subject, mode))
         np.testing.assert_equal(ours.slots[first:], theirs.slots[first:])
 
-    @parameterized.expand(replays(OURS), name_func=named)
+    @replay.expand(replays(OURS))
     @pytest.mark.default_run("each value", by=sample)
     def test_names_and_types_are_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
         recorded = recorded_beside(case_id, subject, mode, "metas")

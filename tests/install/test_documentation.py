@@ -21,7 +21,7 @@ from mpls.cli import main
 from mpls.documentation import PAGES, name_page, search, section_text, sections
 from mpls.hints.causes import CAUSES
 from mpls.names import NAMES
-from tests.processes import process_environment
+from tests.processes import process_environment, run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
 ENVIRONMENT = process_environment(TERM="xterm")
@@ -208,8 +208,7 @@ for program in sys.argv[1:]:
 class ImportErrorTest(unittest.TestCase):
     @pytest.mark.programs
     def test_the_page_shows_the_errors_in_their_order(self) -> None:
-        command = [sys.executable, "-c", RUNS_THE_DEAD, *DEAD]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=True)
+        done = run_python("-c", RUNS_THE_DEAD, *DEAD, environment=ENVIRONMENT)
         page = (ROOT / "docs" / "import-errors.md").read_text()
         rows = [line.split("`")[1] for line in page.splitlines() if re.match(r"\| `.*\| (`mpls|no option)", line)]
         self.assertEqual(rows, done.stdout.splitlines())

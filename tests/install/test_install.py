@@ -209,10 +209,6 @@ class SettingsTest(InstallTestCase):
             mpls.install(release)
         self.assertIsNone(mpls.installed())
 
-    def test_settings_must_be_bools(self) -> None:
-        with self.assertRaisesRegex(TypeError, "contrib must be a bool"):
-            mpls.install(contrib="yes")  # type: ignore[arg-type]
-
     def test_it_says_what_it_did(self) -> None:
         installation = mpls.install(contrib=True)
         self.assertIs(mpls.installed(), installation)

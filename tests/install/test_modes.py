@@ -43,7 +43,7 @@ class LoadedTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "keras must be 2, 3 or None"):
             mpls.install(keras=keras)  # type: ignore[arg-type]
 
-    @parameterized.expand([("v1",), ("legacy_optimizers",)])
+    @parameterized.expand([("v1",), ("legacy_optimizers",), ("contrib",)])
     def test_flags_must_be_bools(self, name: str) -> None:
         with self.assertRaisesRegex(TypeError, f"{name} must be a bool"):
             mpls.install(**{name: 1})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Calls of the Keras wrapper that no record has: tapes, bare variables, an optimizer that is wrapped already."""
+"""Calls of the Keras wrapper that no record has: bare variables, an optimizer that is wrapped already."""
 
 from __future__ import annotations
 
@@ -20,18 +20,6 @@ NEW: Any = tf_keras.optimizers
 FAMILIES = [("legacy", LEGACY), ("new", NEW)]
 Ours: Any = mpls.keras.LossScaleOptimizer
 Native: Any = tf_keras.mixed_precision.LossScaleOptimizer
-
-
-class TapeTest(unittest.TestCase):
-    @parameterized.expand(FAMILIES)
-    def test_minimize_with_a_tape(self, name: str, optimizers: Any) -> None:
-        optimizer, variable = Ours(optimizers.SGD(0.5)), tf.Variable(1.0)
-        with tf.GradientTape() as tape:
-            loss = variable * 1.0
-        optimizer.minimize(loss, [variable], tape=tape)
-        self.assertEqual(float(variable), 0.5)
-        with self.assertRaisesRegex(ValueError, "tape"):
-            optimizer.minimize(loss, [variable])
 
 
 class ReturnedTest(unittest.TestCase):

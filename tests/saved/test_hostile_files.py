@@ -13,7 +13,6 @@ import pathlib
 import random
 import shutil
 import sys
-import tempfile
 import tracemalloc
 import unittest
 import zipfile
@@ -33,6 +32,7 @@ from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata as KerasMetadata
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.inspect import describe
+from tests.folders import InFolder
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
 
@@ -51,13 +51,11 @@ MODELS = {
 FILES = CHECKPOINTS | MODELS
 
 
-class Case(unittest.TestCase):
+class Case(InFolder, unittest.TestCase):
     """Has a folder for a copy of an artefact, and one outside of it."""
 
     def setUp(self) -> None:
-        base = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, base)
-        self.folder, self.outside = base / "inside", base / "outside"
+        self.folder, self.outside = self.folder / "inside", self.folder / "outside"
         self.folder.mkdir()
         self.outside.mkdir()
 

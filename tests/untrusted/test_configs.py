@@ -7,7 +7,6 @@ import copy
 import functools
 import itertools
 import pathlib
-import shutil
 import sys
 import tempfile
 import unittest
@@ -30,6 +29,7 @@ from mpls.inspect import describe
 from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
 from mpls.upstream.keras_packages import ObjectsOfUser
+from tests.folders import InFolder
 from tests.untrusted.models import KINDS, Change, Templates, layer, save
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
@@ -128,7 +128,7 @@ class Registered(tf_keras.Model):  # type: ignore[misc]
         save(self, path)
 
 
-class _Base(unittest.TestCase):
+class _Base(InFolder, unittest.TestCase):
     templates: Templates
 
     @classmethod
@@ -140,8 +140,6 @@ class _Base(unittest.TestCase):
         cls.templates.remove()
 
     def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / f"{SPY}.py").write_text("raise AssertionError('a module in the file was imported')")
 
     def _assert_refused(self, framework: str, suffix: str, change: Change, **kwargs: Any) -> str:
