@@ -231,6 +231,13 @@ class TestCross(InFolder):
             expected = {key: value for key, value in states[0].items() if not key.startswith(("scale", "good"))}
             assert_near(made.state(session), expected, exact=True)
 
+    def test_nothing_is_written_twice_where_names_are_the_same(self) -> None:
+        spec = Spec("Adam", second=True)
+        native_path, _ = saved_by(native, spec, self.folder)
+        native_keys = keys_in(native_path)
+        path, _ = saved_by(public, spec, self.folder)
+        assert keys_in(path) == native_keys
+
 
 def by_name() -> dict[str, Any]:
     return {each.op.name: each for each in v1.global_variables()}
@@ -238,15 +245,6 @@ def by_name() -> dict[str, Any]:
 
 def optimizer_only() -> list[Any]:
     return [each for each in v1.global_variables() if "SGD/" in each.op.name]
-
-
-class TestKindsOfSavers(InFolder):
-    def test_write_nothing_twice_where_names_are_the_same(self) -> None:
-        spec = Spec("Adam", second=True)
-        native_path, _ = saved_by(native, spec, self.folder)
-        native_keys = keys_in(native_path)
-        path, _ = saved_by(public, spec, self.folder)
-        assert keys_in(path) == native_keys
 
 
 class TestDoubt(InFolder):

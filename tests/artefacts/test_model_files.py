@@ -22,7 +22,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import artefacts
-from tests.artefacts.test_writing import batch, quiet_about_h5
+from tests.artefacts.test_writing import batch
 from tests.folders import InFolder
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -199,20 +199,6 @@ class Keras3Test(InFolder, unittest.TestCase):
         loaded.save(again)
         self.assertEqual(int(keras.models.load_model(again).optimizer.iterations), int(loaded.optimizer.iterations))
 
-    def test_a_model_without_a_wrapper_under_mixed_float16(self) -> None:
-        model, path = small_model(keras, keras.optimizers.Adam(0.0625)), self.folder / "model.keras"
-        model.save(path)
-        policy = keras.config.dtype_policy()
-        keras.config.set_dtype_policy("mixed_float16")
-        try:
-            loaded, _ = load(path)
-        finally:
-            keras.config.set_dtype_policy(policy)
-        # The `compile` of Keras wraps the optimizer, and says nothing of the state that is lost with it.
-        self.assertIs(type(loaded.optimizer), keras.optimizers.Adam)
-        self.assertEqual(int(loaded.optimizer.iterations), 3)
-        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
-
     @parameterized.expand(
         [
             ("mse", "mse", None),
@@ -233,40 +219,8 @@ class Keras3Test(InFolder, unittest.TestCase):
             self.assertEqual((float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer)), (16.0, 1))
             assert_same_training(self, model, loaded)
 
-    def test_h5_with_a_bare_optimizer(self) -> None:
-        model, path = small_model(keras, keras.optimizers.Adam(0.0625)), self.folder / "model.h5"
-        model.save(path)
-        loaded, said = load(path)
-        self.assertEqual(said, [])
-        self.assertIs(type(loaded.optimizer), keras.optimizers.Adam)
-        model.train_on_batch(*batch(2.0))
-        loaded.train_on_batch(*batch(2.0))
-        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
 
-
-class BareOptimizersTest(InFolder, unittest.TestCase):
-    @parameterized.expand(
-        [
-            (f"{family}{suffix or '_saved_model'}", optimizers, suffix)
-            for family, optimizers in (("legacy", tf_keras.optimizers.legacy), ("new", tf_keras.optimizers))
-            for suffix in (".h5", ".keras", "")
-        ]
-    )
-    @pytest.mark.matrix
-    def test_they_stay_bare_and_keep_their_state(self, name: str, optimizers: Any, suffix: str) -> None:
-        model, path = small_model(tf_keras, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
-        with quiet_about_h5():
-            model.save(path)
-        loaded, said = load(path)
-        self.assertIs(type(loaded.optimizer), optimizers.Adam)
-        if name == "legacy.keras":
-            # tf_keras leaves it out, and nothing says so.
-            self.assertRegex(said[0], "does not hold the optimizer's iterations and slots, so")
-            return
-        self.assertEqual(said, [])
-        self.assertEqual(int(loaded.optimizer.iterations), 3)
-        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
-
+class ModelsWithoutOptimizerTest(InFolder, unittest.TestCase):
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
     @pytest.mark.default_run("one case")
     def test_models_that_were_not_compiled_or_are_not_to_be(self, name: str, framework: Any) -> None:

@@ -183,11 +183,6 @@ class WhoSavesAndWhoLoadsTest(WritingTestCase):
             loaded.train_on_batch(*batch(1.0))
             self.assertEqual(int(loaded.optimizer.iterations), 1)
 
-    def test_what_a_file_lacks_is_told(self) -> None:
-        save(trained_model("legacy"), self.folder / "model.keras")
-        with self.assertWarnsRegex(MplsWarning, "does not hold the optimizer's iterations and slots, so"):
-            mpls.keras.load_model(self.folder / "model.keras")
-
     @parameterized.expand(
         [
             (f"{family}_{scale}_{kind}", family, scale, kind)

@@ -41,21 +41,6 @@ class OverflowByUnscaling(unittest.TestCase):
             self.assertEqual(self.step(Ours, is_keras_2_style), (1.0, 1.0))
 
 
-class LossesOfAnUnbuiltOptimizer(unittest.TestCase):
-    """Before the first step a float16 loss was scaled in float16, where it overflows; afterwards it was not."""
-
-    def test_the_first_loss_is_scaled_as_every_other(self) -> None:
-        def scaled(wrapper: Any) -> list[Any]:
-            optimizer = wrapper(keras.optimizers.SGD(0.5))
-            loss = tf.constant(2.5, tf.float16)
-            first = optimizer.scale_loss(loss)
-            optimizer.build([keras.Variable(1.0)])
-            return [first.dtype.name, float(first), float(optimizer.scale_loss(loss))]
-
-        self.assertEqual(scaled(Native), ["float16", INF, 81920.0])
-        self.assertEqual(scaled(Ours), ["float32", 81920.0, 81920.0])
-
-
 class VariablesThatWereNotTracked(unittest.TestCase):
     """The wrapper kept Nadam from tracking its product of momentums, so that no file had it."""
 
