@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -11,19 +9,10 @@ from typing import Any
 
 import pytest
 
-from mpls.cli import main
+from tests.commands import run_command
 from tests.processes import run_python
 
 from .traces import changed, content, of_today, written
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            status = main([*arguments])
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -48,16 +37,16 @@ def test_each_verdict_has_its_sentence_and_status(
     new = changed(of_today(), 4, variable_norms=[3.5 * (1 + size), 1.0], variables_digest="x" if size else "00000068")
     paths = written(tmp_path, "old.json", content()), written(tmp_path, "new.json", new)
     options = ["--tolerance", tolerance] if tolerance else []
-    found, out, err = run("compare", *paths, *options)
+    found, out, err = run_command("compare", *paths, *options)
     assert (found, err) == (status, "")
     assert len([line for line in out.splitlines() if line.startswith("The two ")]) == 1
     assert said in out
-    found, out, err = run("compare", *paths, *options, "--json")
+    found, out, err = run_command("compare", *paths, *options, "--json")
     assert (found, err, json.loads(out)["verdict"]) == (status, "", verdict)
 
 
 def test_json_has_the_first_difference_and_why(pair: tuple[str, str]) -> None:
-    status, out, _ = run("compare", *pair, "--json")
+    status, out, _ = run_command("compare", *pair, "--json")
     found = json.loads(out)
     assert status == 1
     assert (found["steps"], found["steps_with_the_same_bits"], found["tolerance"]) == (6, 3, 1e-5)
@@ -69,18 +58,18 @@ def test_json_has_the_first_difference_and_why(pair: tuple[str, str]) -> None:
 
 
 def test_json_has_words_for_numbers_that_json_lacks(tmp_path: pathlib.Path) -> None:
-    new = written(tmp_path, "new.json", changed(of_today(), 4, loss="nan"))
-    first = json.loads(run("compare", written(tmp_path, "old.json", content()), new, "--json")[1])["first_difference"]
-    assert (first["old"], first["new"], first["size"], first["variable"]) == (1.0, "nan", "inf", None)
-    shorter = written(tmp_path, "shorter.json", of_today(5))
-    first = json.loads(run("compare", written(tmp_path, "old.json", content()), shorter, "--json")[1])[
-        "first_difference"
-    ]
-    assert (first["quantity"], first["step"], first["old"], first["new"]) == ("steps", None, 6, 5)
+    def first(new: Any) -> Any:
+        paths = written(tmp_path, "old.json", content()), written(tmp_path, "new.json", new)
+        return json.loads(run_command("compare", *paths, "--json")[1])["first_difference"]
+
+    found = first(changed(of_today(), 4, loss="nan"))
+    assert (found["old"], found["new"], found["size"], found["variable"]) == (1.0, "nan", "inf", None)
+    found = first(of_today(5))
+    assert (found["quantity"], found["step"], found["old"], found["new"]) == ("steps", None, 6, 5)
 
 
 def test_the_steps_around_are_side_by_side(pair: tuple[str, str]) -> None:
-    lines = run("compare", *pair)[1].splitlines()
+    lines = run_command("compare", *pair)[1].splitlines()
     (head,) = [at for at, line in enumerate(lines) if line.split()[:2] == ["step", "scale"]]
     assert max(map(len, lines[head : head + 9])) <= 100
     rows = [line.split() for line in lines[head + 1 : head + 7]]
@@ -101,7 +90,7 @@ def test_no_tensorflow_is_loaded(pair: tuple[str, str]) -> None:
 
 def test_a_trace_is_drawn_by_plot(pair: tuple[str, str], tmp_path: pathlib.Path) -> None:
     image = tmp_path / "one.png"
-    status, out, err = run("plot", pair[0], "-o", os.fspath(image))
+    status, out, err = run_command("plot", pair[0], "-o", os.fspath(image))
     assert (status, err) == (0, "")
     assert out == f"step 1 to 6: loss scale 8 to 16, skipped steps: 1: {image}\n"
 
@@ -133,7 +122,7 @@ def test_a_broken_file_is_a_sentence(tmp_path: pathlib.Path, kind: str) -> None:
     broken = tmp_path / "broken.json"
     broken.write_bytes(BROKEN[kind] if isinstance(BROKEN[kind], bytes) else BROKEN[kind].encode())
     good = written(tmp_path, "good.json", content())
-    status, out, err = run("compare", good, str(broken))
+    status, out, err = run_command("compare", good, str(broken))
     assert (status, out) == (2, "")
     assert err.startswith(f"mpls compare: {broken} ")
     assert err.endswith("See mpls docs proof\n")
@@ -160,12 +149,12 @@ def test_bad_input_is_a_sentence(
     written(tmp_path, "other.json", other)
     (tmp_path / "folder").mkdir()
     positional = ["old.json"] if not arguments[0].startswith("-") else ["old.json", "old.json"]
-    status, _, err = run("compare", *positional, *arguments)
+    status, _, err = run_command("compare", *positional, *arguments)
     assert status == 2
     assert said in err
 
 
 def test_names_of_files_cannot_control_a_terminal(tmp_path: pathlib.Path) -> None:
     path = written(tmp_path, "a\x1b[2J.json", content(program="\x1b[31m"))
-    _, out, _ = run("compare", path, path)
+    _, out, _ = run_command("compare", path, path)
     assert "\x1b" not in out

@@ -75,12 +75,6 @@ DEVICES: dict[str, Devices] = {
 }
 
 
-def replica_id() -> int:
-    """Return the index of the replica whose function is running."""
-    index = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return int(index if isinstance(index, int) else tf.get_static_value(index))
-
-
 def tf_variable(variable: Any) -> Any:
     """Return TensorFlow's variable in one of Keras 3; any other as it is."""
     return variable.value if isinstance(variable, keras.Variable) else variable

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.golden.replay import control_flow
+from tests.golden.replay import control_flow, replica_id
 
-from .devices import Devices, quick_joins, replica_id, tf_variable
+from .devices import Devices, quick_joins, tf_variable
 
 v1 = tf.compat.v1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import io
 import os
 import pathlib
 import pty
@@ -17,10 +16,10 @@ from collections.abc import Iterator
 import pytest
 from parameterized import parameterized
 
-from mpls.cli import main
 from mpls.documentation import PAGES, name_page, search, section_text, sections
 from mpls.hints.causes import CAUSES
 from mpls.names import NAMES
+from tests.commands import run_command
 from tests.processes import process_environment, run_python
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -38,9 +37,7 @@ SECTIONS_OF_0_2_0 = """
 
 
 def shown(*arguments: str) -> tuple[int, str, str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["docs", *arguments])
-    return status, out.getvalue(), err.getvalue()
+    return run_command("docs", *arguments)
 
 
 def named_in(source: str) -> Iterator[str]:

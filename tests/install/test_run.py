@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
 import pathlib
 import py_compile
 import re
@@ -19,7 +17,7 @@ import pytest
 from parameterized import parameterized
 
 import mpls
-from mpls.cli import main
+from tests.commands import run_command
 from tests.processes import PACKAGE_ROOT, process_environment, run_python
 
 
@@ -200,10 +198,9 @@ class UsageTest(unittest.TestCase):
         self.assertNotIn("Traceback", process.stderr)
 
     def test_a_misspelt_command_is_told_with_the_nearest(self) -> None:
-        with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as exited:
-            main(["inspct", "file"])
-        self.assertEqual(exited.exception.code, 2)
-        self.assertIn("no command 'inspct'. Did you mean inspect?", err.getvalue())
+        status, _, err = run_command("inspct", "file")
+        self.assertEqual(status, 2)
+        self.assertIn("no command 'inspct'. Did you mean inspect?", err)
 
     @parameterized.expand(["-I", "-E", "-S"])
     @pytest.mark.default_run("one case")

@@ -20,7 +20,7 @@ from mpls.cli import main
 from mpls.migrate.source_text import Edit
 from tests.processes import run_python
 
-from .migrating import command, migrated, unwrapped
+from .migrating import command, migrated
 
 OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
 NEW = "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
@@ -37,14 +37,13 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main(["migrate", *arguments])
-    printed = capsys.readouterr()
-    return status, printed.out, unwrapped(printed.err)
+def run(*arguments: str) -> tuple[int, str, str]:
+    status, out, err = command(*arguments)
+    return status, out.decode(), err
 
 
-def test_the_diff_is_shown_and_nothing_written(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, ".")
+def test_the_diff_is_shown_and_nothing_written(folder: pathlib.Path) -> None:
+    status, out, err = run(".")
     assert status == 0
     assert out.splitlines() == [
         "--- ./old.py",
@@ -94,24 +93,24 @@ def test_the_diff_is_coloured_on_a_terminal(folder: pathlib.Path, monkeypatch: p
     assert "\x1b" not in sys.stdout.getvalue()
 
 
-def test_control_characters_do_not_reach_the_terminal(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_do_not_reach_the_terminal(folder: pathlib.Path) -> None:
     (folder / "old.py").write_text(OLD.replace("'dynamic'", "'dynamic') # \x1b[2J\u202e\t("))
-    _, out, _ = run(capsys, "old.py")
+    _, out, _ = run("old.py")
     assert "\\x1b[2J\\u202e\t(" in out
     assert "\x1b" not in out
 
 
-def test_write(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, ".", "--write")[:2] == (0, "")
+def test_write(folder: pathlib.Path) -> None:
+    assert run(".", "--write")[:2] == (0, "")
     assert (folder / "old.py").read_text() == NEW
-    status, out, err = run(capsys, ".", "--write")
+    status, out, err = run(".", "--write")
     assert (status, out) == (0, "")
     assert err.endswith("mpls migrate: 0 of 4 files changed, 1 place left to you\n")
 
 
-def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, ".", "--check")[0] == 1
-    assert run(capsys, "new.py", "left.py", "--check")[0] == 0
+def test_check(folder: pathlib.Path) -> None:
+    assert run(".", "--check")[0] == 1
+    assert run("new.py", "left.py", "--check")[0] == 0
     assert (folder / "old.py").read_text() == OLD
     with pytest.raises(SystemExit, match="2"):
         main(["migrate", ".", "--check", "--write"])
@@ -134,10 +133,10 @@ def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_what_cannot_be_read_is_named_and_the_rest_is_done(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, reason: str
+    folder: pathlib.Path, name: str, content: bytes, reason: str
 ) -> None:
     (folder / name).write_bytes(content)
-    status, _, err = run(capsys, ".", "--write")
+    status, _, err = run(".", "--write")
     assert status == 2
     assert f"mpls migrate: ./{name} {reason}" in err
     assert "Traceback" not in err
@@ -145,9 +144,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert (folder / "old.py").read_text() == NEW
 
 
-def test_a_folder_that_cannot_be_read(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "closed").mkdir()
     scandir = os.scandir
 
@@ -157,7 +154,7 @@ def test_a_folder_that_cannot_be_read(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    status, _, err = run(capsys, ".", "--write")
+    status, _, err = run(".", "--write")
     assert (status, (folder / "old.py").read_text()) == (2, NEW)
     assert "mpls migrate: ./closed cannot be read: Permission denied" in err
 
@@ -171,11 +168,11 @@ def test_a_fault_of_a_rule_breaks_no_program(monkeypatch: pytest.MonkeyPatch) ->
     assert "the file is left as it is, since the result would be no Python" in found.said
 
 
-def test_paths_that_are_not_there(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_are_not_there(folder: pathlib.Path) -> None:
     os.mkfifo(folder / "pipe.py")
     (folder / "empty").mkdir()
     # A file that can be opened alone.
-    status, _, err = run(capsys, "nowhere", "empty", "pipe.py", "/proc/self/mem", "old.py", "--write")
+    status, _, err = run("nowhere", "empty", "pipe.py", "/proc/self/mem", "old.py", "--write")
     assert status == 2
     assert [line for line in err.splitlines() if line.startswith("mpls migrate: ")][:4] == [
         "mpls migrate: nowhere is not there",
@@ -195,14 +192,14 @@ def test_paths_that_are_not_there(folder: pathlib.Path, capsys: pytest.CaptureFi
         (["old.py", "--skip", "contrib,nothing"], "there is no rule 'nothing'"),
     ],
 )
-def test_misuse(folder: pathlib.Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    status, out, err = run(capsys, *arguments)
+def test_misuse(folder: pathlib.Path, arguments: list[str], message: str) -> None:
+    status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert message in err
 
 
-def test_rules_are_listed_with_what_they_change(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "--list-rules")
+def test_rules_are_listed_with_what_they_change() -> None:
+    status, out, _ = run("--list-rules")
     assert status == 0
     rules = re.split(r"\n\n(?=\S)", out)
     assert len(rules) > 10
@@ -227,19 +224,17 @@ print(opt.loss_scale())
 
 
 @pytest.mark.parametrize("options", [(), ("--write",), ("--check",)])
-def test_what_the_result_still_needs(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
-) -> None:
+def test_what_the_result_still_needs(folder: pathlib.Path, options: tuple[str, ...]) -> None:
     for name, text in (("train.py", TF_1), ("model.py", KERAS_2)):
         (folder / name).write_text(text)
-    _, _, err = run(capsys, "model.py", *options)
+    _, _, err = run("model.py", *options)
     # Not --as-of 2.3, which the call of loss_scale needed.
     assert err.splitlines()[-1] == "mpls migrate: model.py still needs mpls run --keras 2 --legacy-optimizers"
     if options == ("--write",):
         (folder / "model.py").write_text(KERAS_2)
     (folder / "main.py").write_text("import tensorflow as tf\nimport model\nx = tf.placeholder(tf.float32)\n")
     # What the module needs, the programs that import it need, also one that does not change.
-    status, _, err = run(capsys, ".", *options)
+    status, _, err = run(".", *options)
     assert status == (options == ("--check",))
     changed = "changed" if options == ("--write",) else "would change"
     assert [line for line in err.splitlines() if line.startswith("mpls migrate")] == [
@@ -250,23 +245,23 @@ def test_what_the_result_still_needs(
     ]
 
 
-def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path) -> None:
     need = "still needs mpls run --keras 2 --legacy-optimizers"
     assert migrated(KERAS_2).said.splitlines()[-1] == f"mpls migrate: <stdin> {need}"
     for name in ("a.py", "b.py", "c.py", "d.py"):
         (folder / name).write_text(KERAS_2)
     several = f"a.py, b.py, c.py and 1 more {need.replace('needs', 'need')}"
     for form in ("text", "json"):
-        _, out, err = run(capsys, "a.py", "b.py", "c.py", "d.py", "--report", form)
+        _, out, err = run("a.py", "b.py", "c.py", "d.py", "--report", form)
         assert several in out
         assert err == ""
     cells = [{"cell_type": "code", "source": KERAS_2.splitlines(keepends=True)}]
     (folder / "old.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
-    assert "old.ipynb still needs mpls run --keras 2" in run(capsys, "old.ipynb")[2]
+    assert "old.ipynb still needs mpls run --keras 2" in run("old.ipynb")[2]
     (folder / "gone.py").write_text(f"{OLD}tf.contrib.slim.x\n")
-    assert "gone.py still uses tf.contrib.slim, which no option brings back: " in run(capsys, "gone.py")[2]
+    assert "gone.py still uses tf.contrib.slim, which no option brings back: " in run("gone.py")[2]
     (folder / "a.py").write_text(f"{OLD}x = tf.placeholder(tf.float32)\ntf.GradientTape()\n")
-    assert "a.py still leaves --v1 to you, as its lines disagree: mpls doctor has them" in run(capsys, "a.py")[2]
+    assert "a.py still leaves --v1 to you, as its lines disagree: mpls doctor has them" in run("a.py")[2]
 
 
 @pytest.mark.parametrize(
@@ -279,29 +274,27 @@ def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path, capsys
         ("tensorflow", ""),
     ],
 )
-def test_the_release_that_a_file_beside_the_program_pins(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], pin: str, release: str
-) -> None:
+def test_the_release_that_a_file_beside_the_program_pins(folder: pathlib.Path, pin: str, release: str) -> None:
     line = f"t.py was written for {release}, requirements.txt:2: give --as-of {release}"
     (folder / "requirements.txt").write_text(f"numpy\n{pin}\n")
     for text in (f"{OLD}print(opt.loss_scale())\n", OLD):
         (folder / "t.py").write_text(text)
         for options in ((), ("--as-of", "2.4"), ("--report", "json"), ("--write",)):
-            _, out, err = run(capsys, "t.py", *options)
+            _, out, err = run("t.py", *options)
             is_said = bool(release) and options[:1] != ("--as-of",)
             assert (line in out + err) is is_said
             assert ("was written for" in out + err) is is_said
     # After the migration there is no wrapper that the release is to be given for.
-    assert "was written for" not in run(capsys, "t.py")[2]
+    assert "was written for" not in run("t.py")[2]
     (folder / "plain.py").write_text(
         "import tensorflow as tf\ntf.train.experimental.MixedPrecisionLossScaleOptimizer(o, 8)\n"
     )
-    assert "was written for" not in run(capsys, "plain.py")[2]
+    assert "was written for" not in run("plain.py")[2]
 
 
-def test_json(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(folder: pathlib.Path) -> None:
     (folder / "python2.py").write_text("print 'mixed_precision'")
-    status, out, err = run(capsys, ".", "--report", "json")
+    status, out, err = run(".", "--report", "json")
     assert (status, err) == (2, "")
     report = json.loads(out)
     assert report["looked_at"] == 5
@@ -319,8 +312,8 @@ def test_json(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_text_report(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, ".", "--report", "text", "--write")
+def test_text_report(folder: pathlib.Path) -> None:
+    _, out, _ = run(".", "--report", "text", "--write")
     lines = out.splitlines()
     assert lines[0].startswith("./left.py:2: left: f.loss_scale() is left")
     assert lines[1].startswith("./old.py:2: changed: tf.keras.mixed_precision.experimental.LossScaleOptimizer becomes")
@@ -346,24 +339,22 @@ def test_standard_input() -> None:
     assert migrated("print 'mixed_precision'")[:2] == (2, b"print 'mixed_precision'")
 
 
-def test_modes_and_links_stay(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_modes_and_links_stay(folder: pathlib.Path) -> None:
     path, link = folder / "old.py", folder / "link.py"
     path.chmod(0o751)
     link.symlink_to("old.py")
-    run(capsys, "link.py", "--write")
+    run("link.py", "--write")
     assert link.is_symlink()
     assert path.read_text() == NEW
     assert stat.S_IMODE(path.stat().st_mode) == 0o751
     assert sorted(os.listdir(folder)) == ["left.py", "link.py", "new.py", "old.py", "other.py"]
 
 
-def test_a_file_that_changes_meanwhile_is_left(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_meanwhile_is_left(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "second.py").write_text(OLD)
     # While the first is written.
     monkeypatch.setattr(os, "fsync", lambda _: (folder / "second.py").write_text("# of somebody else\n"))
-    status, _, err = run(capsys, "old.py", "second.py", "--write")
+    status, _, err = run("old.py", "second.py", "--write")
     assert status == 2
     assert "second.py has changed while it was migrated" in err
     assert (folder / "old.py").read_text() == NEW
@@ -376,7 +367,6 @@ def test_a_file_that_changes_meanwhile_is_left(
 )
 def test_an_interrupted_write_leaves_the_old_file(
     folder: pathlib.Path,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     call: str,
     error: BaseException,
@@ -386,11 +376,11 @@ def test_an_interrupted_write_leaves_the_old_file(
 
     monkeypatch.setattr(os, call, fail)
     if isinstance(error, OSError):
-        status, _, err = run(capsys, "old.py", "--write")
+        status, _, err = run("old.py", "--write")
         assert status == 2
         assert "old.py cannot be written: No space left on device" in err
     else:
-        status, _, err = run(capsys, "old.py", "--write")
+        status, _, err = run("old.py", "--write")
         assert status == 130
         assert err == "mpls migrate: interrupted; 0 of 1 file changed\n"
     assert (folder / "old.py").read_text() == OLD
@@ -407,7 +397,7 @@ def test_no_framework_is_loaded_and_nothing_of_the_program_runs(folder: pathlib.
     assert not (folder / "ran").exists()
 
 
-def test_the_hook_of_pre_commit_is_a_command(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_hook_of_pre_commit_is_a_command(folder: pathlib.Path) -> None:
     text = (pathlib.Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text()
     entry = re.search(r"^  entry: mpls (.+)$", text, re.MULTILINE)
     assert entry is not None

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from mpls.cli import main
 from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
+from tests.commands import run_command
 
 # How programs begin.
 TF = "import tensorflow as tf\n"
@@ -47,9 +47,7 @@ def program(**sources: str) -> Iterator[pathlib.Path]:
 
 def described(*paths: str) -> dict[str, Any]:
     """Return what `mpls doctor --json` says of paths in this folder."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        main(["doctor", "--json", *paths])
-    return dict(json.loads(out.getvalue()))
+    return dict(json.loads(run_command("doctor", "--json", *paths)[1]))
 
 
 def read(source: str, **others: str) -> dict[str, Any]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pathlib
-import tempfile
 import unittest
 from typing import Any
 
 from parameterized import parameterized
 
-from mpls.cli import main
 from mpls.program.files import MAX_BYTES_OF_RUN
 from tests.clients.corpus import PROGRAMS
 from tests.clients.record import path_of
+from tests.commands import run_command
+from tests.folders import InFolder
 from tests.processes import process_environment, run_python
 
 from .programs import choices
@@ -37,9 +35,7 @@ PROGRAM_KEYS = ["path", "kind", "is_whole", "options", "is_chosen", "disagreemen
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["doctor", *arguments])
-    return status, out.getvalue(), err.getvalue()
+    return run_command("doctor", *arguments)
 
 
 def read(*paths: str) -> dict[str, Any]:
@@ -59,12 +55,10 @@ def cells(*sources: str, **metadata: Any) -> str:
     return json.dumps({"nbformat": 4, "metadata": metadata, "cells": found})
 
 
-class _InFolder(unittest.TestCase):
+class _InFolder(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
         self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(folder.name)
+        os.chdir(self.folder)
 
     def write(self, source: str | bytes, name: str = "train.py") -> str:
         path = pathlib.Path(name)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import unittest
 
 from parameterized import parameterized
 
-from mpls.cli import main
+from tests.commands import run_command
 from tests.install.hint_cases import CASES
 
 from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
@@ -71,11 +69,10 @@ class RulesTest(unittest.TestCase):
         use = "    tf.keras.mixed_precision.experimental.set_policy('float32')\n"
         with program(main=f"{TF}AMP = False\nif AMP:\n{use}if x:\n{use}"):
             (name,) = described("main.py")["programs"][0]["names"]
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                main(["doctor", "main.py"])
+            _, out, _ = run_command("doctor", "main.py")
         places = [(place["line"], place["certain"], place["behind"]) for place in name["places"]]
         self.assertEqual(places, [(4, False, "AMP"), (6, True, None)])
-        self.assertIn("4 (behind AMP), 6", out.getvalue())
+        self.assertIn("4 (behind AMP), 6", out)
 
     def test_what_replaces_a_removed_policy_in_graph_mode(self) -> None:
         use = "tf.keras.mixed_precision.experimental.set_policy('float16_with_float32_vars')\n"

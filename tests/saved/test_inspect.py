@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 import unittest
@@ -19,10 +18,10 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-from mpls.cli import main
 from mpls.errors import SavedStateError
 from mpls.inspect import describe, inspect
 from mpls.saved.reading import read
+from tests.commands import run_command
 from tests.folders import InFolder
 from tests.saved import rewriting
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, path_of
@@ -48,9 +47,7 @@ LOSS_SCALE_KEYS = ["dynamic", "scale", "good_steps", "initial_scale", "growth_st
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["inspect", *arguments])
-    return status, out.getvalue(), err.getvalue()
+    return run_command("inspect", *arguments)
 
 
 def strict(text: str) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
 import json
 import pathlib
 import shutil
@@ -14,9 +12,9 @@ import tempfile
 
 import pytest
 
-from mpls.cli import main
 from mpls.comparing import compare, text_of
 from tests.clients.record import environment
+from tests.commands import run_command
 from tests.processes import python_path, run_python
 
 PROGRAM = """
@@ -35,9 +33,9 @@ for factor in (1.0, float("inf"), 0.5):
 
 
 def printed() -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert main(["trace", "--recorder"]) == 0
-    return out.getvalue()
+    status, out, _ = run_command("trace", "--recorder")
+    assert status == 0
+    return out
 
 
 def test_python_3_6_can_read_it() -> None:
