@@ -24,6 +24,7 @@ from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import artefacts
 from tests.artefacts.test_writing import batch
 from tests.folders import InFolder
+from tests.keras.families import global_policy
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 
@@ -157,12 +158,8 @@ class Keras3Test(InFolder, unittest.TestCase):
     """Where Keras 3 itself loses state, or does not load at all."""
 
     def auto_wrapped(self, optimizer: Any) -> Any:
-        policy = keras.config.dtype_policy()
-        keras.config.set_dtype_policy("mixed_float16")
-        try:
+        with global_policy(keras, "mixed_float16"):
             return small_model(keras, optimizer)
-        finally:
-            keras.config.set_dtype_policy(policy)
 
     @parameterized.expand(
         [

@@ -63,9 +63,7 @@ class NativeLoadingTest(unittest.TestCase):
             folder, back = pathlib.Path(name, "models"), pathlib.Path(name, "back")
             folder.mkdir()
             back.mkdir()
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-                write_models(folder)
+            write_models(folder)
             running = {when: cls.start(when, folder, back) for when in ("without", "after", "installed")}
             printed = {when: process.communicate(timeout=300) for when, process in running.items()}
             for when, (_, errors) in printed.items():

@@ -108,6 +108,12 @@ class TestPlain:
         expected = recorded_state(artefact, artefact.expected["state"])
         expected.update(scale=scale, good=int(training.optimizer.dynamic_counter.numpy()))
         assert_state(training.state(), expected, exact=True, what="state")
+        # It goes on as without scaling.
+        for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
+            training.step(factors)
+            wanted, state = recorded_state(artefact, expected), training.state()
+            for key in ("vars", "slots", "iter"):
+                assert_state({key: state[key]}, {key: wanted[key]}, exact=False)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             # Told once.
@@ -123,20 +129,6 @@ class TestPlain:
             opt = mpls.keras.LossScaleOptimizer(sgd(0.5), initial_scale=8)
             with pytest.warns(mpls.errors.MplsWarning, match=r"holds no loss scale.*stays at 8\.0"):
                 tf.train.Checkpoint(opt=opt).restore(path).expect_partial()
-
-    @parameterized.expand(itertools.product(PLAIN), name_func=named)
-    @pytest.mark.default_run("each value", by=id_and_run)
-    def test_goes_on_as_without_scaling(self, artefact: Artefact) -> None:
-        training = training_of(artefact)
-        training.build()
-        with pytest.warns(mpls.errors.MplsWarning):
-            training.checkpoint().restore(artefact.prefix).expect_partial()
-        for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
-            training.step(factors)
-            wanted = recorded_state(artefact, expected)
-            state = training.state()
-            for key in ("vars", "slots", "iter"):
-                assert_state({key: state[key]}, {key: wanted[key]}, exact=False)
 
     @parameterized.expand([(each,) for each in SCALED if each.run in SAMPLE[1:]], name_func=named)
     def test_into_a_fixed_scale(self, artefact: Artefact) -> None:

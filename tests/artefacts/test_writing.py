@@ -8,8 +8,6 @@ import pathlib
 import unittest
 import warnings
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -57,18 +55,6 @@ def trained_model(family: str, wrapper: Any = None, inner: str = "Adam", steps: 
     return model
 
 
-@contextmanager
-def quiet_about_h5() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-        yield
-
-
-def save(model: Any, path: Any) -> None:
-    with quiet_about_h5():
-        model.save(path)
-
-
 def state_of(optimizer: Any) -> tuple[Any, ...]:
     inner = optimizer.inner_optimizer
     variables = inner.weights if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) else inner.variables
@@ -102,7 +88,7 @@ class PlainSavingTest(WritingTestCase):
         self.assertEqual((float(again.loss_scale), int(again.dynamic_counter)), (8.0, 0))
         cloned = tf_keras.models.clone_model(model)
         self.assertIsNone(getattr(cloned, "optimizer", None))
-        save(model, self.folder / "model.keras")
+        model.save(self.folder / "model.keras")
         config = json.loads(zipfile.ZipFile(self.folder / "model.keras").read("config.json"))
         inner = config["compile_config"]["optimizer"]["config"]["inner_optimizer"]
         self.assertEqual(inner["loss_scale_state"], {"scale": 16.0, "good_steps": 1})
@@ -112,11 +98,11 @@ class PlainSavingTest(WritingTestCase):
     def test_under_a_strategy(self, name: str, family: str) -> None:
         with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
             model = trained_model(family)
-        save(model, self.folder / "model.h5")
+        model.save(self.folder / "model.h5")
         self.assertEqual(state_of(mpls.keras.load_model(self.folder / "model.h5").optimizer)[:3], (16.0, 1, 3))
 
 
-SAVERS: dict[str, Any] = {"mpls": mpls.keras.save_model, "framework": save}
+SAVERS: dict[str, Any] = {"mpls": mpls.keras.save_model, "framework": lambda model, path: model.save(path)}
 SCALES: dict[str, Any] = {
     "dynamic": {"initial_scale": 8.0, "dynamic_growth_steps": 2},
     "fixed": {"initial_scale": 8.0, "dynamic": False},
@@ -165,8 +151,7 @@ class WhoSavesAndWhoLoadsTest(WritingTestCase):
         settings = (SCALES | WITH_OPTIONS)["dynamic" if is_untrained else scale]
         model = trained_model(family, steps=0 if is_untrained else 3, **settings)
         path = self.folder / f"model{suffix}"
-        with quiet_about_h5():
-            SAVERS[saver](model, path)
+        SAVERS[saver](model, path)
         loaded = self.loaded(loader, FAMILIES[family][0], path)
         self.assertIn(Ours, type(loaded.optimizer).__mro__)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
@@ -234,7 +219,7 @@ class AtomicSavingTest(WritingTestCase):
     @pytest.mark.matrix
     def test_what_is_there_is_replaced_and_nothing_else_is_left(self) -> None:
         for name, family, suffix in CASES:
-            with self.subTest(name=name), quiet_about_h5():
+            with self.subTest(name=name):
                 path = self.folder / f"{name}{suffix}"
                 for steps in (1, 2):
                     model = trained_model(family, steps=steps)
@@ -246,14 +231,13 @@ class AtomicSavingTest(WritingTestCase):
     @pytest.mark.default_run("one case")
     def test_a_failure_leaves_what_was_there(self, name: str, suffix: str, family: str) -> None:
         path = self.folder / f"model{suffix}"
-        with quiet_about_h5():
-            mpls.keras.save_model(trained_model(family, steps=1), path)
-            for target in ("os.fsync", "mpls.keras.files.saving.replace"):
-                model = trained_model(family, steps=2)
-                with mock.patch(target, side_effect=OSError("no space")), self.assertRaisesRegex(OSError, "no space"):
-                    mpls.keras.save_model(model, path)
-                self.assertEqual(os.listdir(self.folder), [path.name])
-                self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
+        mpls.keras.save_model(trained_model(family, steps=1), path)
+        for target in ("os.fsync", "mpls.keras.files.saving.replace"):
+            model = trained_model(family, steps=2)
+            with mock.patch(target, side_effect=OSError("no space")), self.assertRaisesRegex(OSError, "no space"):
+                mpls.keras.save_model(model, path)
+            self.assertEqual(os.listdir(self.folder), [path.name])
+            self.assertEqual(int(mpls.keras.load_model(path).optimizer.iterations), 1)
 
     @pytest.mark.matrix
     def test_a_folder_is_there_whole_if_killed_between_the_two_moves(self) -> None:
@@ -292,15 +276,13 @@ class AtomicSavingTest(WritingTestCase):
         mpls.keras.save_model(trained_model("new", steps=1), path)
         with self.assertRaisesRegex(FileExistsError, "overwrite is False"):
             mpls.keras.save_model(trained_model("new", steps=2), path, overwrite=False)
-        with quiet_about_h5():
-            mpls.keras.save_model(trained_model("new", steps=2), self.folder / "bare.h5", include_optimizer=False)
+        mpls.keras.save_model(trained_model("new", steps=2), self.folder / "bare.h5", include_optimizer=False)
         self.assertIsNone(getattr(mpls.keras.load_model(self.folder / "bare.h5"), "optimizer", None))
 
     def test_keras_3_keeps_the_optimizer_after_an_h5_file(self) -> None:
         """Its own `save` takes the optimizer out of what the model remembers of `compile`."""
         model = trained_model("keras3")
-        with quiet_about_h5():
-            mpls.keras.save_model(model, self.folder / "model.h5")
+        mpls.keras.save_model(model, self.folder / "model.h5")
         mpls.keras.save_model(model, self.folder / "model.keras")
         self.assertEqual(
             state_of(mpls.keras.load_model(self.folder / "model.keras").optimizer), state_of(model.optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from tests.keras.families import global_policy
 
 from . import replay
 from .keras_replay import OURS, Subject, recorded_as
@@ -37,16 +38,6 @@ def recorder(framework: Any, read: Callable[[Any], list[Any] | None]) -> Any:
             self.batches += [] if values is None else [values]
 
     return Recorder()
-
-
-@contextlib.contextmanager
-def global_policy(framework: Any, name: str) -> Iterator[None]:
-    before = framework.mixed_precision.global_policy()
-    framework.mixed_precision.set_global_policy(name)
-    try:
-        yield
-    finally:
-        framework.mixed_precision.set_global_policy(before)
 
 
 def build_model(framework: Any, spec: dict[str, Any]) -> Any:

@@ -1,7 +1,9 @@
-"""The modules of the optimizers that are wrapped, by family."""
+"""The modules of the optimizers that are wrapped, by family; and blocks under a policy."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -12,3 +14,14 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
+
+
+@contextlib.contextmanager
+def global_policy(framework: Any, name: str) -> Iterator[None]:
+    """Set the policy of tf_keras or Keras 3 in a block."""
+    before = framework.mixed_precision.global_policy()
+    framework.mixed_precision.set_global_policy(name)
+    try:
+        yield
+    finally:
+        framework.mixed_precision.set_global_policy(before)

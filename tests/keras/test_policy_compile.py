@@ -71,13 +71,6 @@ class WrappingTest(unittest.TestCase):
                 self.assertFalse(np.all(ours == 1.0))
 
     @parameterized.expand(FRAMEWORKS)
-    def test_without_a_loss_scale_it_does_not_wrap_although_keras_would(self, name: str, framework: Any) -> None:
-        optimizer = framework.optimizers.SGD(0.5)
-        model = compiled(Policy("mixed_float16", loss_scale=None), framework, optimizer)
-        self.assertIs(model.optimizer, optimizer)
-        self.assertIsInstance(compiled("mixed_float16", framework).optimizer, NATIVE_WRAPPERS[name])
-
-    @parameterized.expand(FRAMEWORKS)
     def test_the_policy_of_a_layer_alone_wraps_nothing(self, name: str, framework: Any) -> None:
         layers = [framework.layers.Input([2]), framework.layers.Dense(1, dtype=Policy("mixed_float16"))]
         model = framework.Sequential(layers)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import pathlib
 import tempfile
 import unittest
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -19,6 +17,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning
+from tests.keras.families import global_policy
 
 POLICIES = ("float32", "mixed_float16")
 # What `compile` is given.
@@ -42,18 +41,6 @@ CASES = [
 
 def native(optimizer: Any, **settings: Any) -> Any:
     return tf_keras.mixed_precision.LossScaleOptimizer(optimizer, **settings)
-
-
-@contextlib.contextmanager
-def policy(framework: Any, name: str) -> Iterator[None]:
-    module = framework.mixed_precision
-    before = module.global_policy() if framework is tf_keras else module.dtype_policy()
-    set_policy = module.set_global_policy if framework is tf_keras else module.set_dtype_policy
-    set_policy(name)
-    try:
-        yield
-    finally:
-        set_policy(before)
 
 
 def compiled(framework: Any, optimizer: Any) -> Any:
@@ -94,14 +81,14 @@ class WrappedByCompileTest(unittest.TestCase):
         framework, make = GIVEN[given]
         with tempfile.TemporaryDirectory() as folder:
             path = str(pathlib.Path(folder) / f"model{suffix}")
-            with policy(framework, before):
+            with global_policy(framework, before):
                 model = compiled(framework, make())
                 # A step that overflows changes the scale; only a dynamic one skips it.
                 is_dynamic = before == "mixed_float16" and given != "tf_keras_fixed"
                 for value in (1.0, np.inf if is_dynamic else 2.0)[:steps]:
                     train(model, value)
                 mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
-            with policy(framework, after), warnings.catch_warnings(record=True) as caught:
+            with global_policy(framework, after), warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 loaded = mpls.keras.load_model(path)
         said = [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
@@ -113,7 +100,7 @@ class WrappedByCompileTest(unittest.TestCase):
         class Own(tf_keras.optimizers.SGD):
             pass
 
-        with tempfile.TemporaryDirectory() as folder, policy(tf_keras, "mixed_float16"):
+        with tempfile.TemporaryDirectory() as folder, global_policy(tf_keras, "mixed_float16"):
             path = str(pathlib.Path(folder) / f"model{suffix}")
             model = compiled(tf_keras, Own(0.25, momentum=0.5))
             train(model, 1.0)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import unittest
-import warnings
 from typing import Any
 from unittest import mock
 
@@ -180,9 +179,7 @@ class InspectTest(InFolder, unittest.TestCase):
             model.fit(np.ones((4, 2), np.float32), np.ones((4, 1)), verbose=0)
             for suffix in ("keras", "h5"):
                 path = str(self.folder / f"model.{suffix}")
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
-                    mpls.keras.save_model(model, path, overwrite=True)
+                mpls.keras.save_model(model, path, overwrite=True)
                 (optimizer,) = describe(path)["optimizers"]
                 found = optimizer["algorithm"], optimizer["loss_scale"]["scale"], optimizer["slots"]["variables"]
                 self.assertEqual(found, ("Adam", options["initial_scale"], 2))

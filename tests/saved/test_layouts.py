@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,9 +79,7 @@ class FrameworkFilesTest(InFolder, unittest.TestCase):
         paths = {"object checkpoint": self.folder / "ckpt"}
         for kind, suffix in (("H5", "h5"), (".keras", "keras")):
             paths[kind] = self.folder / f"model.{suffix}"
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file")
-                mpls.keras.save_model(model, str(paths[kind]))
+            mpls.keras.save_model(model, str(paths[kind]))
         if name in ("legacy_SGD_0", "new_SGD_0"):
             paths["SavedModel"] = self.folder / "saved_model"
             mpls.keras.save_model(model, str(paths["SavedModel"]), save_format="tf")

@@ -7,7 +7,6 @@ import os
 import pathlib
 import shutil
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -46,13 +45,6 @@ def model(framework: str) -> Any:
     return result
 
 
-def save(model: Any, path: str) -> None:
-    """Save a model without what tf_keras says of H5."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "You are saving your model as an HDF5 file", UserWarning)
-        mpls.keras.save_model(model, path)
-
-
 class Templates:
     """One file of each kind, made when it is first asked for."""
 
@@ -64,7 +56,7 @@ class Templates:
         key = (framework, suffix)
         if key not in self._made:
             self._made[key] = os.path.join(self._folder, framework, f"model{suffix}")
-            save(model(framework), self._made[key])
+            mpls.keras.save_model(model(framework), self._made[key])
         return self._made[key]
 
     def changed(self, framework: str, suffix: str, folder: pathlib.Path, change: Change) -> str:

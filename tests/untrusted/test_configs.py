@@ -30,7 +30,7 @@ from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
 from mpls.upstream.keras_packages import ObjectsOfUser
 from tests.folders import InFolder
-from tests.untrusted.models import KINDS, Change, Templates, layer, save
+from tests.untrusted.models import KINDS, Change, Templates, layer
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
 Put = Callable[[dict[str, Any], Any], None]
@@ -125,7 +125,7 @@ class Registered(tf_keras.Model):  # type: ignore[misc]
 
     def save_as(self, path: str) -> None:
         self(np.ones([1, 2], np.float32))
-        save(self, path)
+        mpls.keras.save_model(self, path)
 
 
 class _Base(InFolder, unittest.TestCase):
@@ -253,7 +253,7 @@ class AllowedTest(_Base):
         with warnings.catch_warnings():
             # tf_keras says of each that it is not one of its own.
             warnings.filterwarnings("ignore", "The `keras.initializers.serialize", UserWarning)
-            save(k.Sequential([k.layers.Input([2]), dense]), path)
+            mpls.keras.save_model(k.Sequential([k.layers.Input([2]), dense]), path)
         np.testing.assert_array_equal(mpls.keras.load_model(path)(np.ones([1, 2], np.float32)), [[5.0]])
 
     @parameterized.expand(KINDS)
@@ -289,7 +289,7 @@ class AllowedTest(_Base):
         model = k.Model(inputs, outputs)
         model.compile(k.optimizers.SGD(0.1), loss=difference)
         path = str(self.folder / f"model{suffix}")
-        save(model, path)
+        mpls.keras.save_model(model, path)
         with self.assertRaisesRegex(SavedStateError, "pass it in custom_objects"):
             mpls.keras.load_model(path)
         own = {"Twice": Twice, "half": half, "difference": difference}
@@ -309,7 +309,7 @@ class AllowedTest(_Base):
 
         path = str(self.folder / "model.keras")
         dense = k.layers.Dense(1, activation=own_activation, name="dense")
-        save(k.Sequential([k.layers.Input([2]), dense]), path)
+        mpls.keras.save_model(k.Sequential([k.layers.Input([2]), dense]), path)
         self.assertIs(mpls.keras.load_model(path).get_layer("dense").activation, own_activation)
         # What older releases wrote, and the same with another function of the module.
         config = {"module": __name__, "class_name": "function", "config": "own_activation"}
@@ -342,7 +342,7 @@ class AllowedTest(_Base):
         policies = [mpls.experimental.Policy("mixed_float16", loss_scale=8.0)] if framework == "tf_keras" else []
         for number, policy in enumerate([*policies, mpls.keras.Policy("mixed_bfloat16")]):
             path = str(self.folder / f"model{number}.keras")
-            save(k.Sequential([k.layers.Input([2]), k.layers.Dense(1, dtype=policy)]), path)
+            mpls.keras.save_model(k.Sequential([k.layers.Input([2]), k.layers.Dense(1, dtype=policy)]), path)
             self.assertEqual(mpls.keras.load_model(path).layers[-1].compute_dtype, policy.compute_dtype)
 
     @parameterized.expand([".keras", ".h5", ""])
@@ -353,7 +353,7 @@ class AllowedTest(_Base):
         model.add_loss(tf.reduce_mean(outputs))
         model.add_metric(tf.reduce_mean(outputs), name="mean")
         path = str(self.folder / f"model{suffix}")
-        save(model, path)
+        mpls.keras.save_model(model, path)
         self.assertEqual(len(mpls.keras.load_model(path).losses), 1)
 
     def test_registered_models_in_saved_models(self) -> None:
