@@ -193,15 +193,6 @@ class TestCross(InFolder):
             assert_near({key: got[key] for key in state}, state, exact=True)
             assert {got[key] for key in got if key.startswith("scale")} == {8.0}
 
-    @parameterized.expand([(writer, second) for writer in ("native", "public") for second in (False, True)])
-    @pytest.mark.default_run("one case")
-    def test_with_the_other_control_flow(self, writer: str, second: bool) -> None:
-        spec = Spec("SGD", scopes=("b", ""), second=second, conditionals=1)
-        path, states = saved_by(WRAPS[writer], spec, self.folder)
-        with program(public, spec._replace(second=not second)) as (made, session):
-            v1.train.Saver().restore(session, path)
-            assert_goes_on(made, session, states)
-
     def test_fixed_scales_after_a_dynamic_one(self) -> None:
         def mixed(wrap: Wrap) -> Wrap:
             dynamic = iter((True, False, False))
