@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import math
 import platform
 import re
@@ -14,8 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-
-import mpls.v1
 
 from . import replay
 from .v1_replay import DRIVERS, STRATEGY_DRIVERS, make_variables
@@ -55,9 +52,8 @@ NAMED_FOR_CONDITIONAL = {
 
 RUNS = replay.runs(CASES)
 DIFFERENT = {(row.case, mode): row for row in EXCEPTIONS for mode in row.modes}
-FACT_RUNS = [run for run in RUNS if "facts_only" in CASES[run[0]]["spec"]]
 STRATEGY = [run for run in RUNS if run[1] in STRATEGY_DRIVERS]
-TRACES = [run for run in RUNS if run[1] in DRIVERS and run not in DIFFERENT and run not in FACT_RUNS]
+TRACES = [run for run in RUNS if run[1] in DRIVERS and run not in DIFFERENT]
 
 
 def different(right: str) -> Any:
@@ -180,88 +176,3 @@ class ExceptionTest(unittest.TestCase):
         late = [{**row, "slots": {}, "extra": {}} if row["gs"] == 0 else row for row in expected]
         self.assertEqual(recorded, late)
         assert_rows(DRIVERS[mode](CASES[name]["spec"]).rows, expected, f"{name} {mode}")
-
-
-def make_weight() -> Any:
-    return v1.Variable(2.0, name="w", use_resource=True)
-
-
-def make_descent(**arguments: Any) -> Any:
-    return v1.train.GradientDescentOptimizer(0.5, **arguments)
-
-
-def wrap(opt: Any, loss_scale: Any) -> Any:
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(opt, loss_scale)
-
-
-def apply_in_cross_replica_context() -> None:
-    with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
-        wrap(make_descent(), 8).apply_gradients([(tf.constant(1.0), make_weight())])
-
-
-def call_private_methods() -> list[Any]:
-    opt = wrap(make_descent(), 8)
-    return [
-        outcome(lambda: opt._apply_dense(1, 2)),
-        outcome(lambda: opt._apply_sparse(1, 2)),
-        outcome(lambda: opt._resource_apply_dense(1, 2)),
-        outcome(lambda: opt._resource_apply_sparse(1, 2, 3)),
-    ]
-
-
-def compute_from_tensor() -> list[int]:
-    weight = make_weight()
-    return [len(wrap(make_descent(), 8).compute_gradients(weight * 3.0, var_list=[weight]))]
-
-
-def describe_wrapped_wrapper() -> list[str]:
-    opt = wrap(wrap(make_descent(), 8), "dynamic")
-    return [type(opt._optimizer).__name__, opt.get_name()]
-
-
-def describe_named() -> list[Any]:
-    opt = wrap(make_descent(name="foo"), 8)
-    return [opt.get_name(), opt._use_locking]
-
-
-FACTS: dict[str, Callable[[], Any]] = {
-    "loss_scale_none": lambda: wrap(make_descent(), None),
-    "loss_scale_str": lambda: wrap(make_descent(), "foo"),
-    "loss_scale_half": lambda: wrap(make_descent(), 0.5),
-    "not_optimizer": lambda: wrap("sgd", 8),
-    "wrap_wrapper": describe_wrapped_wrapper,
-    "all_none_apply": lambda: wrap(make_descent(), "dynamic").apply_gradients([(None, make_weight())]),
-    "all_none_apply_fixed": lambda: wrap(make_descent(), 8).apply_gradients([(None, make_weight())]),
-    "tensor_loss": compute_from_tensor,
-    "kwargs_names": lambda: repr(
-        mpls.v1.MixedPrecisionLossScaleOptimizer(opt=make_descent(), loss_scale=8)._loss_scale
-    ),
-    "cross_replica": apply_in_cross_replica_context,
-    "name_arg": describe_named,
-    "isinstance": lambda: [isinstance(wrap(make_descent(), 8), v1.train.Optimizer)],
-    "direct_private": call_private_methods,
-}
-
-
-def outcome(call: Callable[[], Any]) -> Any:
-    """Return what a call returned, or the built-in exception that it raised an instance of, as recorded."""
-    try:
-        return call()
-    except Exception as error:  # whatever it is, it is compared with the record
-        names = [cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins"]
-        return {"error": names[0]}
-
-
-class FactTest(unittest.TestCase):
-    @replay.expand([(*run, fact) for run in FACT_RUNS for fact in CASES[run[0]]["spec"]["facts_only"]])
-    def test_construction_and_calls(self, name: str, mode: str, fact: str) -> None:
-        with contextlib.nullcontext() if mode == "eager" else tf.Graph().as_default():
-            self.assertEqual(outcome(FACTS[fact]), replay.recorded(CASES[name], mode)[fact])
-
-    def test_no_gradients_at_all_leave_the_state_alone(self) -> None:
-        weight, loss_scale = make_weight(), mpls.v1.DynamicLossScale(8, 2)
-        opt = wrap(make_descent(), loss_scale)
-        opt.minimize(lambda: weight * 1.0, var_list=[weight])
-        with self.assertRaises(ValueError):
-            opt.apply_gradients([(None, weight)])
-        self.assertEqual((float(loss_scale()), int(loss_scale._num_good_steps), float(weight)), (8.0, 1, 1.5))
