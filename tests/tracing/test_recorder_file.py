@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -57,33 +56,31 @@ def test_it_imports_nothing_of_mpls() -> None:
     assert set(at_once) <= set(sys.stdlib_module_names)
 
 
-class Folder:
-    """A folder with the recorder and a program."""
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a folder with the recorder and a program."""
+    (tmp_path / "mpls_recorder.py").write_text(printed())
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
 
-    def __init__(self, path: str) -> None:
-        self.path = pathlib.Path(path)
-        (self.path / "mpls_recorder.py").write_text(printed())
-        (self.path / "program.py").write_text(PROGRAM)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # -I: it does not see mpls by the current directory.
-        settings = {**environment(), "PYTHONPATH": python_path()}
-        return run_python(*arguments, folder=self.path, environment=settings)
+def run(folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # -I: it does not see mpls by the current directory.
+    settings = {**environment(), "PYTHONPATH": python_path()}
+    return run_python(*arguments, folder=folder, environment=settings)
 
 
 @pytest.mark.programs
-def test_it_records_what_mpls_trace_does() -> None:
-    with tempfile.TemporaryDirectory() as path:
-        folder = Folder(path)
-        done = folder.run("mpls_recorder.py", "old.json", "program.py")
-        assert done.returncode == 0, done.stderr
-        assert "3 steps of 1 optimizer" in done.stderr
-        assert folder.run("-m", "mpls", "trace", "new.json", "program.py").returncode == 0
-        compared = compare(str(folder.path / "old.json"), str(folder.path / "new.json"))
-        assert compared.first is None, text_of(compared)
-        assert compared.same_bits == 3
-        assert [step.old.applied for step in compared.steps] == [True, False, True]
-        assert [step.old.scale for step in compared.steps] == [8, 8, 4]
+def test_it_records_what_mpls_trace_does(folder: pathlib.Path) -> None:
+    done = run(folder, "mpls_recorder.py", "old.json", "program.py")
+    assert done.returncode == 0, done.stderr
+    assert "3 steps of 1 optimizer" in done.stderr
+    assert run(folder, "-m", "mpls", "trace", "new.json", "program.py").returncode == 0
+    compared = compare(str(folder / "old.json"), str(folder / "new.json"))
+    assert compared.first is None, text_of(compared)
+    assert compared.same_bits == 3
+    assert [step.old.applied for step in compared.steps] == [True, False, True]
+    assert [step.old.scale for step in compared.steps] == [8, 8, 4]
 
 
 @pytest.mark.programs
@@ -99,33 +96,29 @@ def test_it_records_what_mpls_trace_does() -> None:
         (["out.json", "-m", "absent"], 1, "No module named absent"),
     ],
 )
-def test_bad_input_is_a_sentence(arguments: list[str], status: int, said: str) -> None:
-    with tempfile.TemporaryDirectory() as path:
-        folder = Folder(path)
-        (folder.path / "there.json").write_text("{}")
-        (folder.path / "stepless.py").write_text("import sys\nprint(sys.argv)\n")
-        (folder.path / "exits.py").write_text("import sys\nsys.exit(5)\n")
-        (folder.path / "deletes.py").write_text(PROGRAM + "import shutil\nshutil.rmtree('gone')\n")
-        before = {each.name for each in folder.path.iterdir()}
-        (folder.path / "gone").mkdir()
-        done = folder.run("mpls_recorder.py", *arguments)
-        shutil.rmtree(folder.path / "gone", ignore_errors=True)
-        assert done.returncode == status, done.stderr
-        assert ("Traceback" in done.stderr) == ("absent" in arguments)
-        assert said in done.stderr
-        assert {each.name for each in folder.path.iterdir()} == before
-        assert (folder.path / "there.json").read_text() == "{}"
+def test_bad_input_is_a_sentence(folder: pathlib.Path, arguments: list[str], status: int, said: str) -> None:
+    (folder / "there.json").write_text("{}")
+    (folder / "stepless.py").write_text("import sys\nprint(sys.argv)\n")
+    (folder / "exits.py").write_text("import sys\nsys.exit(5)\n")
+    (folder / "deletes.py").write_text(PROGRAM + "import shutil\nshutil.rmtree('gone')\n")
+    before = {each.name for each in folder.iterdir()}
+    (folder / "gone").mkdir()
+    done = run(folder, "mpls_recorder.py", *arguments)
+    shutil.rmtree(folder / "gone", ignore_errors=True)
+    assert done.returncode == status, done.stderr
+    assert ("Traceback" in done.stderr) == ("absent" in arguments)
+    assert said in done.stderr
+    assert {each.name for each in folder.iterdir()} == before
+    assert (folder / "there.json").read_text() == "{}"
 
 
 @pytest.mark.programs
-def test_a_program_that_fails_keeps_its_trace_and_its_status() -> None:
-    with tempfile.TemporaryDirectory() as path:
-        folder = Folder(path)
-        with (folder.path / "program.py").open("a") as file:
-            file.write("raise RuntimeError('so it ends')\n")
-        done = folder.run("mpls_recorder.py", "old.json", "program.py")
-        assert done.returncode == 1
-        assert "RuntimeError: so it ends" in done.stderr
-        content = json.loads((folder.path / "old.json").read_text())
-        assert content["ended_by"] == "RuntimeError"
-        assert len(content["steps"]) == 3
+def test_a_program_that_fails_keeps_its_trace_and_its_status(folder: pathlib.Path) -> None:
+    with (folder / "program.py").open("a") as file:
+        file.write("raise RuntimeError('so it ends')\n")
+    done = run(folder, "mpls_recorder.py", "old.json", "program.py")
+    assert done.returncode == 1
+    assert "RuntimeError: so it ends" in done.stderr
+    content = json.loads((folder / "old.json").read_text())
+    assert content["ended_by"] == "RuntimeError"
+    assert len(content["steps"]) == 3

@@ -6,8 +6,7 @@ import importlib.util
 import json
 import pathlib
 import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -41,10 +40,9 @@ pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
-def folder() -> Iterator[pathlib.Path]:
-    with tempfile.TemporaryDirectory() as path:
-        pathlib.Path(path, "program.py").write_text(PROGRAM)
-        yield pathlib.Path(path)
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
 
 
 def trace(
