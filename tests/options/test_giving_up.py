@@ -77,6 +77,8 @@ class GivingUpTest(unittest.TestCase):
                 loss = opt.get_scaled_loss(weight * NAN)
             return opt.get_unscaled_gradients([tape.gradient(loss, weight)])
 
+        for _ in range(2):
+            opt.get_unscaled_gradients([tf.ones([])])
         opt.apply_gradients([(gradient()[0], weight)])
         with self.assertRaisesRegex(TrainingStuckError, "Whether the loss was finite is not known") as caught:
             opt.apply_gradients([(gradient()[0], weight)])
@@ -430,20 +432,21 @@ class CauseTest(unittest.TestCase):
             with self.assertRaisesRegex(TrainingStuckError, "The model is broken.*lower it too: min_scale=1"):
                 self._give_up(plant)
 
-    @parameterized.expand([("function",), ("xla",)])
-    @pytest.mark.default_run("one case")
+    @parameterized.expand([("function",), ("xla",), ("eager",)])
+    @pytest.mark.default_run("each value")
     def test_a_warning_waits_until_the_steps_have_doubled(self, mode: str) -> None:
         opt = FAMILIES["legacy"](8.0, 2, max_consecutive_skips=5, on_give_up="warn")
         weight = tf.Variable(1.0)
         step = lambda: (opt.minimize(lambda: weight * NAN, [weight]), None)[1]  # noqa: E731
-        step = tf.function(step, jit_compile=mode == "xla")
+        step = step if mode == "eager" else tf.function(step, jit_compile=mode == "xla")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(50):
                 step()
                 opt.check_skips()
         found = [int(str(each.message).split()[1]) for each in caught if each.category is MplsWarning]
-        self.assertEqual(found, [6, 12, 24, 48])
+        # In eager mode, the step warns too.
+        self.assertEqual(found, sorted([6, 12, 24, 48] * (2 if mode == "eager" else 1)))
 
     def test_a_step_that_xla_compiles_warns_once_where_nobody_looks(self) -> None:
         for looks in (False, True):
@@ -467,7 +470,7 @@ class CauseTest(unittest.TestCase):
             self.assertEqual(len(texts), 0 if looks else 1)
             # A function around it looks at the step before.
             around = tf.function(step)
-            text = r"not finite in this many of them:\] \[[23]\].*No loss scale can mend that"
+            text = r"not finite in this many of them:\] \[[23]\].*The gradient of Variable.*No loss scale can mend that"
             with self.assertRaisesRegex(tf.errors.InvalidArgumentError, text):
                 for _ in range(3):
                     around(tf.constant([NAN] * 3))
@@ -477,17 +480,22 @@ class CauseTest(unittest.TestCase):
             for is_old in (True, False):
                 with tf.Graph().as_default(), v1.Session() as session:
                     weight = v1.Variable(1.0, use_resource=True, name="weight")
+                    factor = v1.placeholder_with_default(1.0, [])
                     inner = v1.train.GradientDescentOptimizer(RATE)
-                    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", max_consecutive_skips=1)
-                    op = opt.minimize(weight * INF, var_list=[weight])
+                    options: dict[str, Any] = {"max_consecutive_skips": 9 if is_old else 1}
+                    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", **options)
+                    op = opt.minimize(_sqrt_at_zero(weight) + factor, var_list=[weight])
                     session.run(v1.global_variables_initializer())
                     kept = [each for each in v1.global_variables() if not is_old or "facts" not in each.name]
                     if is_old:
+                        session.run(op, {factor: INF})
                         session.run(op)
                         v1.train.Saver(kept).save(session, f"{folder}/model")
                         continue
                     v1.train.Saver().restore(session, f"{folder}/model")
-                    with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[2\].*scale is too high"):
+                    with self.assertRaisesRegex(TrainingStuckError, "not finite in 1 of them.*No loss scale can mend"):
+                        opt.check_skips(session)
+                    with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*scale is too high"):
                         session.run(op)
 
     def _give_up(self, plant: Plant) -> None:
