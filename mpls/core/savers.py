@@ -7,7 +7,6 @@ conditionals have other names, such as `cond_1/beta1_power` or `cond_1/SGD/iter`
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -342,10 +341,6 @@ def substitutes_for(
     return substitutes
 
 
-# Variables with at most this many elements are compared as a whole.
-_SMALL = 4096
-
-
 def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: Any) -> dict[str, str] | None:
     """Return the keys of the optimizers' variables in a file.
 
@@ -383,16 +378,12 @@ def _renamed(key: str, own: str, name: str) -> str:
 
 
 def _require_same(keys: dict[str, str], others: dict[str, str], path: str, reader: Any) -> None:
-    """Refuse a file that has different values under two kinds of names; savers of mpls write the same value under both.
-
-    All small variables are compared, and the smallest of the large ones.
-    """
+    """Refuse a file with different values under two kinds of names; savers of mpls write the same value under both."""
     shapes = reader.get_variable_to_shape_map()
-    sizes = {key: math.prod(shapes[keys[key]]) for key in keys if keys[key] != others[key]}
-    smallest_first = sorted(sizes, key=lambda key: sizes[key])
-    small = [key for key in smallest_first if sizes[key] <= _SMALL]
-    for wanted in smallest_first[: len(small) + 1]:
-        key, other = keys[wanted], others[wanted]
+    for wanted, key in keys.items():
+        other = others[wanted]
+        if key == other:
+            continue
         if shapes[key] == shapes[other] and reader.get_tensor(key).tobytes() == reader.get_tensor(other).tobytes():
             continue
         raise SavedStateError(

@@ -275,7 +275,11 @@ class TestDoubt(InFolder):
             path = v1.train.Saver().save(session, str(self.folder / "both"))
         assert {"SGD/iter", "cond_1/SGD/iter"} <= keys_in(path)
         self.assert_refused(
-            path, Spec(), mpls.errors.SavedStateError, "SGD/.* and cond_1/SGD/.* must have the same", optimizer_only
+            path,
+            Spec(),
+            mpls.errors.SavedStateError,
+            "both: SGD/.* and cond_1/SGD/.* must have the same",
+            optimizer_only,
         )
         # So mpls, which leaves that name to the first optimizer, writes nothing that the wrapper would read.
         with program(public, Spec()) as (_, session):
