@@ -179,14 +179,12 @@ class StepNames:
 
 def _made_unique(names: Mapping[str, str], taken: Collection[str]) -> dict[str, str]:
     """Return the names, each with the number that a graph adds if the name is taken."""
-    taken = set(taken)
     unique = {}
     for own, wanted in names.items():
         name, count = wanted, 0
         while name in taken:
             count += 1
             name = f"{wanted}_{count}"
-        taken.add(name)
         unique[own] = name
     return unique
 

@@ -92,12 +92,13 @@ class UnscaleTest(unittest.TestCase):
             self.assertTrue(is_finite)
 
     def test_structure_and_missing_gradients_are_kept(self) -> None:
-        grads = {"a": [tf.constant(8.0), None], "b": (None, (tf.constant([16.0]),)), "c": []}
-        result = unscale_gradients(grads, tf.constant(8.0))
-        tf.nest.assert_same_structure(grads, result)
-        self.assertIsNone(result["a"][1])
-        self.assertIsNone(result["b"][0])
-        self.assertEqual((float(result["a"][0]), result["b"][1][0].numpy().tolist()), (1.0, [2.0]))
+        parts = [[tf.constant(8.0), None], (None, (tf.constant([16.0]),)), []]
+        for grads in (parts, dict(zip("abc", parts, strict=True)), parts[0], [parts[1]], [parts[0][:1], None]):
+            result = unscale_gradients(grads, tf.constant(8.0))
+            tf.nest.assert_same_structure(grads, result)
+            expected = [grad if grad is None else (grad / 8.0).numpy().tolist() for grad in tf.nest.flatten(grads)]
+            actual = [grad if grad is None else grad.numpy().tolist() for grad in tf.nest.flatten(result)]
+            self.assertEqual(actual, expected)
 
     def test_arrays_and_numbers_are_gradients_too(self) -> None:
         result = unscale_gradients([np.array([8.0], np.float16), np.float64(4.0), tf.Variable(2.0)], tf.constant(2.0))
