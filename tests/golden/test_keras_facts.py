@@ -455,7 +455,7 @@ def expected_of(case_id: str, subject: Subject) -> Any:
 
 # What the record holds beside the wrapper's own doing, by fact: where, with the reason beside it.
 NOT_THE_WRAPPERS: dict[str, tuple[str, ...]] = {
-    # The module is mpls's own; see SerializedNameTest.
+    # The module is mpls's own.
     "config": ("serialize|serialized|module",),
     # An error of the recording script, which read the string as a number.
     "setattrs": ("_name='x'",),
