@@ -22,7 +22,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import artefacts
-from tests.artefacts.test_writing import batch
+from tests.artefacts.test_writing import CASES, FAMILIES, batch
 from tests.folders import InFolder
 from tests.keras.families import global_policy
 
@@ -217,7 +217,26 @@ class Keras3Test(InFolder, unittest.TestCase):
             assert_same_training(self, model, loaded)
 
 
-class ModelsWithoutOptimizerTest(InFolder, unittest.TestCase):
+class BareOptimizersTest(InFolder, unittest.TestCase):
+    @parameterized.expand(CASES)
+    @pytest.mark.default_run("one case")
+    def test_they_stay_bare_and_keep_their_state(self, name: str, family: str, suffix: str) -> None:
+        framework, optimizers, _ = FAMILIES[family]
+        model, path = small_model(framework, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
+        model.save(path)
+        # The `compile` of Keras would wrap the optimizer, and say nothing of the state that is lost with it.
+        # The `.keras` file of a legacy one does not tell that it is bare.
+        with global_policy(framework, "float32" if name == "legacy.keras" else "mixed_float16"):
+            loaded, said = load(path)
+        self.assertIs(type(loaded.optimizer), optimizers.Adam)
+        if name == "legacy.keras":
+            # tf_keras leaves it out, and nothing says so.
+            self.assertRegex(said[0], "does not hold the optimizer's iterations and slots, so")
+            return
+        self.assertEqual(said, [])
+        self.assertEqual(int(loaded.optimizer.iterations), 3)
+        self.assertEqual(slots_of(loaded.optimizer), slots_of(model.optimizer))
+
     @parameterized.expand([("tf_keras", tf_keras), ("keras", keras)])
     @pytest.mark.default_run("one case")
     def test_models_that_were_not_compiled_or_are_not_to_be(self, name: str, framework: Any) -> None:
