@@ -15,7 +15,7 @@ from mpls.formats.record import LossScaleRecord, OptimizerRecord
 from mpls.progress import wrapped
 from mpls.saved.config_safety import NothingOwn
 from mpls.saved.foreign_files import NotAnArtefactError
-from mpls.saved.model_files import H5Model, ModelFile
+from mpls.saved.model_files import ModelFile
 from mpls.saved.reading import in_memory, opened_model, read
 
 __all__ = ["describe", "inspect", "text_of"]
@@ -114,7 +114,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             record = read(path) if model is None else in_memory(model.record())
             if model is not None:
                 refusal = _refusal(model)
-                by = "model.load_weights" if isinstance(model, H5Model) and model.is_of_weights else None
+                by = "model.load_weights" if model.is_of_weights else None
     except SavedStateError as error:
         status = "unknown" if isinstance(error, NotAnArtefactError) else "broken"
         return {**result, "status": status, "reason": str(error)}

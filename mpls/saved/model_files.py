@@ -58,6 +58,7 @@ class ModelFile:
         format: its format.
         version: the version of the Keras that wrote it; None if the file does not say.
         has_wrapped_optimizer: whether it holds the variables of a wrapped optimizer apart from those of the wrapper.
+        is_of_weights: whether of an optimizer it can hold weights only, and no config.
         legacy_weights: the weights of a legacy optimizer that `mpls.keras.save_model` has added, by name; None if it
             has not.
     """
@@ -65,6 +66,7 @@ class ModelFile:
     format: ModelFormat
     version: str | None = None
     has_wrapped_optimizer = False
+    is_of_weights = False
     legacy_weights: Mapping[str, Any] | None = None
 
     def __init__(self, path: str, file: BinaryIO | None = None) -> None:
@@ -154,6 +156,7 @@ class KerasArchive(ModelFile):
                 else:
                     archive.check(name)
             self._stack = stack.pop_all()
+        self.is_of_weights: bool = value_at(self.configs, COMPILED_OPTIMIZER) is None
         version = value_at(self._texts.get(ARCHIVE_METADATA), [KERAS_VERSION])
         self.version: str | None = version if isinstance(version, str) else None
 
@@ -182,7 +185,8 @@ class KerasArchive(ModelFile):
             raise broken(path, ARCHIVE_CONFIG, "be in the file", "nothing", "Name a file that Model.save has written")
         described = value_at(config, COMPILED_OPTIMIZER)
         if described is None:
-            return FileRecord(path, ".keras", written_by, ())
+            alone = None if self._content is None else _weights_only(f"{path}/{ARCHIVE_WEIGHTS}", self._content)
+            return FileRecord(path, ".keras", written_by, () if alone is None else [alone])
         place = "/".join((ARCHIVE_CONFIG, *COMPILED_OPTIMIZER))
         record = read_optimizer(path, place, described, self._family(described))
         is_users_wrapper = value_at(described, ("config", INNER_KEYS[0])) is not None
@@ -211,7 +215,6 @@ class H5Model(ModelFile):
 
     Attributes:
         content: what is in it.
-        is_of_weights: whether it holds weights only.
     """
 
     format: ModelFormat = "H5"
@@ -358,7 +361,7 @@ def _with_weights(path: str, content: H5Content, optimizer: OptimizerRecord) -> 
 
 
 def _weights_only(path: str, content: H5Content) -> OptimizerRecord | None:
-    """Return the optimizer in a `.weights.h5` file, which says neither its settings nor its slots; None if none."""
+    """Return the optimizer in weights of which the file says neither the settings nor the slots; None if none."""
     names = _numbered(content, OPTIMIZER_VARS)
     if not names:
         return None

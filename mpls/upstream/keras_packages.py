@@ -126,18 +126,21 @@ def _compiled(model: Any) -> Any:
 
 @contextmanager
 def compile_settings_kept(model: Any) -> Iterator[None]:
-    """Keep the settings that a model was compiled with while it is saved.
+    """Keep the settings that a model was compiled with while it is saved, with the optimizer.
 
     Keras 3 (3.6 to 3.15) removes the optimizer from them when it writes an H5 file, and so from all files that it
-    writes of the model later.
+    writes of the model later. It is put back if the program's own `model.save` has done that.
     """
     held = _compiled(model)
-    before = None if held is None else dict(held.config)
+    if held is None:
+        yield
+        return
+    before = {"optimizer": model.optimizer, **held.config}
+    held.config = dict(before)
     try:
         yield
     finally:
-        if held is not None:
-            held.config = before
+        held.config = before
 
 
 def replace_optimizer(model: Any, optimizer: Any) -> None:

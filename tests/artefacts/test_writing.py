@@ -279,11 +279,24 @@ class AtomicSavingTest(WritingTestCase):
         mpls.keras.save_model(trained_model("new", steps=2), self.folder / "bare.h5", include_optimizer=False)
         self.assertIsNone(getattr(mpls.keras.load_model(self.folder / "bare.h5"), "optimizer", None))
 
-    def test_keras_3_keeps_the_optimizer_after_an_h5_file(self) -> None:
+    @parameterized.expand(["mpls", "framework"])
+    def test_keras_3_keeps_the_optimizer_after_an_h5_file(self, saver: str) -> None:
         """Its own `save` takes the optimizer out of what the model remembers of `compile`."""
-        model = trained_model("keras3")
-        mpls.keras.save_model(model, self.folder / "model.h5")
-        mpls.keras.save_model(model, self.folder / "model.keras")
-        self.assertEqual(
-            state_of(mpls.keras.load_model(self.folder / "model.keras").optimizer), state_of(model.optimizer)
-        )
+        model, path = trained_model("keras3"), self.folder / "model.keras"
+        SAVERS[saver](model, self.folder / "model.h5")
+        mpls.keras.save_model(model, path)
+        self.assertEqual(state_of(mpls.keras.load_model(path).optimizer), state_of(model.optimizer))
+
+    def test_variables_of_an_optimizer_without_its_config(self) -> None:
+        model, path = trained_model("keras3"), self.folder / "model.keras"
+        for each in (self.folder / "model.h5", path):
+            model.save(each)
+        (found,) = mpls.inspect.describe(path)["optimizers"]
+        self.assertEqual((found["iterations"], found["loss_scale"]["scale"]), (3, 16.0))
+        self.assertEqual([each["by"] for each in found["restores_into"]], ["model.load_weights"])
+        with self.assertWarnsRegex(MplsWarning, "default optimizer, RMSprop.*build.*load_weights"):
+            loaded = mpls.keras.load_model(path)
+        loaded.compile(Ours(keras.optimizers.Adam(), dynamic_growth_steps=2), "mse")
+        loaded.optimizer.build(loaded.trainable_variables)
+        loaded.load_weights(path)
+        self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))

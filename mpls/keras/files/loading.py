@@ -28,7 +28,7 @@ from mpls.formats.record import FileRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import WRAPPER
 from mpls.keras.files.native_wrappers import native_wrappers_loadable
-from mpls.keras.files.optimizer_state import restore_optimizer
+from mpls.keras.files.optimizer_state import restore_optimizer, warn_of_default_optimizer
 from mpls.keras.files.saving import breaks_on_some_pythons, pack_weights
 from mpls.keras.marked_configs import reading_all_as_ours, wrapped_optimizer_follows
 from mpls.keras.optimizer import LossScaleOptimizer
@@ -155,7 +155,10 @@ def _load(file: ModelFile, request: _Request) -> Any:
         raise broken(file.path, "the file", "hold a model", model)
     if record is not None:
         with _any_error_as_ours(file, "the optimizer", framework):
-            restore_optimizer(model, file, record, request.custom_objects)
+            if file.is_of_weights:
+                warn_of_default_optimizer(model, file, record)
+            else:
+                restore_optimizer(model, file, record, request.custom_objects)
     return model
 
 

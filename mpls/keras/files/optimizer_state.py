@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from mpls.errors import MplsWarning, SavedStateError, error_text, warn_user
 from mpls.formats.algorithms import state_of
-from mpls.formats.file_kinds import LEGACY_WEIGHTS, OPTIMIZER_WEIGHTS
+from mpls.formats.file_kinds import COMPILE_CONFIG, LEGACY_WEIGHTS, OPTIMIZER_WEIGHTS
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.formats.validity import ANCHOR
 from mpls.formats.wrapper_state import inner_key, is_of_keras_3
@@ -194,6 +194,21 @@ def _say_what_is_missing(path: str, missing: list[str]) -> None:
     warn_user(
         f"mpls.keras.load_model: {path} does not hold {', nor '.join(missing)}, so training goes on with new ones. "
         "Files that mpls.keras.save_model writes hold them. See mpls docs my-checkpoints",
+        MplsWarning,
+    )
+
+
+def warn_of_default_optimizer(model: Any, file: ModelFile, record: FileRecord) -> None:
+    """Warn if a file has the variables of an optimizer and no config, so that Keras took its default optimizer."""
+    optimizer = getattr(model, "optimizer", None)
+    # A `get_compile_config` of the user's may have other settings, from which the model makes its optimizer.
+    if optimizer is None or not record.optimizers or "loss" not in (file.configs[COMPILE_CONFIG] or ()):
+        return
+    warn_user(
+        f"mpls.keras.load_model: {file.path} has the variables of an optimizer, but not its config, so the model has "
+        f"Keras' default optimizer, {type(optimizer).__name__}. Keras 3 writes such files of a model that it saved as "
+        "H5 before; mpls.keras.save_model does not. Compile the model with its optimizer, and call "
+        "model.optimizer.build(model.trainable_variables) and model.load_weights(path). See mpls docs my-checkpoints",
         MplsWarning,
     )
 
