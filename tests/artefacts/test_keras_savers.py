@@ -170,7 +170,7 @@ CROSS = [
 
 class TestCross(InFolder):
     @parameterized.expand(CROSS, name_func=named)
-    @pytest.mark.default_run("one case", by=lambda writer, reader, spec: (writer, reader))
+    @pytest.mark.default_run("each value", by=lambda writer, reader, spec: ((writer == reader, reader, spec.dynamic),))
     def test_training_goes_on(self, writer: str, reader: str, spec: Spec) -> None:
         path, states = saved_by(WRAPS[writer], spec, self.folder)
         with program(WRAPS[reader], spec) as (made, session):
