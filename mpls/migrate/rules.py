@@ -32,7 +32,7 @@ from mpls.names import (
 from mpls.program.choices import pin_in
 from mpls.program.meaning import Meaning
 from mpls.program.objects import HAVE_OBJECTS, UNKNOWN, Kinds, ScaleUse, Taken, are_wrappers
-from mpls.program.releases import COMPARISONS
+from mpls.program.releases import COMPARISONS, NO_VALUE, VERSIONS, value_of
 from mpls.program.scopes import Chain, Region, Role, Statement
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
@@ -423,7 +423,6 @@ replaces them depends on what the program wants.
     look=_removed_policies,
 )
 
-_VERSIONS = frozenset(("tf.__version__", "tf.version.VERSION", "tf.compat.v1.__version__", "keras.__version__"))
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -435,32 +434,38 @@ def _comparisons(analysis: Analysis) -> Found:
             if wrong is not None:
                 source = " ".join(analysis.text.source(node).split())
                 advice = "compare numbers: tuple(map(int, tf.__version__.split('.')[:2]))"
-                yield Finding(node, f"{source} compares text, and is {wrong[1]} for {wrong[0]}: {advice}")
+                yield Finding(node, f"{source} reads the version as text, and is {wrong[1]} for {wrong[0]}: {advice}")
 
 
 def _wrong(
     left: ast.expr, order: ast.cmpop, right: ast.expr, region: Region, analysis: Analysis
 ) -> tuple[str, bool] | None:
     """Return the newest release for which a comparison is wrong, and its result; None if it is right for all."""
-    compare = None if isinstance(order, ast.Eq | ast.NotEq) else COMPARISONS.get(type(order))
+
+    def named(node: ast.expr, release: str) -> str:
+        meaning = analysis.meanings.of(node, region)
+        if not meaning.paths or not meaning.is_whole or not meaning.paths <= VERSIONS | {"keras.__version__"}:
+            raise LookupError(node)
+        return release
+
     is_left = isinstance(right, ast.Constant)
     text, version_side = (right, left) if is_left else (left, right)
-    if compare is None or not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+    is_order = isinstance(order, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and not isinstance(version_side, ast.Constant)
+    if not is_order or not isinstance(text, ast.Constant) or _NUMBERS.fullmatch(str(text.value)) is None:
         return None
-    if _NUMBERS.fullmatch(text.value) is None or not _is_version(version_side, region, analysis):
-        return None
-    for release in reversed(RELEASES):
-        version = f"{release}.0"
-        ordered = (version, text.value) if is_left else (text.value, version)
-        as_text = compare(*ordered)
-        if as_text != compare(*map(_numbers, ordered)):
-            return version, as_text
+    try:
+        # A comparison of the major version alone is right.
+        if _numbers(str(value_of(version_side, named, "2.4.0"))) != (2, 4):
+            return None
+        for release in reversed(RELEASES):
+            version = f"{release}.0"
+            ordered = (version, str(text.value)) if is_left else (str(text.value), version)
+            as_text = value_of(ast.Compare(left, [order], [right]), named, version)
+            if as_text != COMPARISONS[type(order)](*map(_numbers, ordered)):
+                return version, as_text
+    except NO_VALUE:
+        pass
     return None
-
-
-def _is_version(node: ast.expr, region: Region, analysis: Analysis) -> bool:
-    meaning = analysis.meanings.of(node, region)
-    return bool(meaning.paths) and meaning.is_whole and meaning.paths <= _VERSIONS
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import operator
 import re
@@ -47,6 +48,7 @@ _MISSING = (
 )
 # The TensorFlow releases that mpls runs on; programs compare such versions as strings.
 _RELEASES = ("2.16.1", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
+# What conditions on the release are made of, and what is raised for all others.
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -54,12 +56,17 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-}
-_OF_CONSTANTS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    **COMPARISONS,
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
+    ast.In: lambda item, items: item in items,
+    ast.NotIn: lambda item, items: item not in items,
 }
+_CALLS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "startswith": str.startswith, "split": str.split}
+NO_VALUE = (ArithmeticError, LookupError, TypeError, ValueError)
+# The versions of TensorFlow.
+VERSIONS = frozenset(("tf.__version__", "tf.version.VERSION", "tf.compat.v1.__version__"))
+# Returns the value of a name, with attributes, on a release; raises a LookupError if it is not known.
+_Named = Callable[[ast.expr, str], Any]
 # Variables that are assigned other variables are followed this deep.
 _DEPTH = 5
 
@@ -345,42 +352,21 @@ class Releases(Meanings):
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             result = self.result_of(test.operand, region, depth)
             return None if result is None else not result
-        arm = arm_of_every_release(test)
-        if arm is not None:
-            return arm
         if isinstance(test, ast.BoolOp):
             # One operand decides, or all of them do.
             decisive = isinstance(test.op, ast.Or)
             results = [self.result_of(each, region, depth) for each in test.values]
             return decisive if decisive in results else None if None in results else not decisive
-        if isinstance(test, ast.Name) and depth < _DEPTH:
-            bound = region.only(test.id)
-            if bound is not None and isinstance(bound.value, ast.expr):
-                return self.result_of(bound.value, bound.region, depth + 1)
-        if isinstance(test, ast.Compare) and self.is_version(test.left, region):
-            return _holds_for_every_release(test)
-        value = self._value(test, region, depth)
-        return None if value is None else bool(value.value)
+        bound = region.only(test.id) if isinstance(test, ast.Name) else None
+        if bound is not None and isinstance(bound.value, ast.expr) and depth < _DEPTH:
+            return self.result_of(bound.value, bound.region, depth + 1)
+        return _of_every_release(test, functools.partial(self._named, region, depth))
 
-    def _value(self, node: ast.expr, region: Region, depth: int = 0) -> ast.Constant | None:
-        """Return the constant that an expression is, if names that are bound once tell it."""
-        if isinstance(node, ast.Constant):
-            return node
-        if depth == _DEPTH:
-            return None
+    def _named(self, region: Region, depth: int, node: ast.expr, release: str) -> Any:
         bound = region.only(node.id) if isinstance(node, ast.Name) else None
-        if bound is not None and isinstance(bound.value, ast.expr):
-            return self._value(bound.value, bound.region, depth + 1)
-        if not isinstance(node, ast.Compare) or len(node.ops) > 1:
-            return None
-        left, right = (self._value(each, region, depth + 1) for each in (node.left, *node.comparators))
-        compare = _OF_CONSTANTS.get(type(node.ops[0]))
-        if left is None or right is None or compare is None:
-            return None
-        try:
-            return ast.Constant(compare(left.value, right.value))
-        except TypeError:
-            return None
+        if bound is not None and isinstance(bound.value, ast.expr) and depth < _DEPTH:
+            return value_of(bound.value, functools.partial(self._named, bound.region, depth + 1), release)
+        return release if release and self.is_version(node, region) else _named_in_text(node, release)
 
     def _switch(self, test: ast.expr, region: Region, is_true: bool, has_other: bool) -> str:
         """Return the condition that a test is true, or false, if a constant of the program decides it; else "".
@@ -390,7 +376,9 @@ class Releases(Meanings):
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, is_true = test.operand, not is_true
         names = [node for node in ast.walk(test) if isinstance(node, ast.Name)]
-        if all(self._value(each, region) is None for each in names):
+        # Without a release, the version has no value.
+        known = (_of_every_release(each, lambda node, _: self._named(region, 0, node, "")) for each in names)
+        if all(each is None for each in known):
             return ""
         condition = f"{'or' if has_other else 'if'} {'' if is_true else 'not '}{ast.unparse(test)}"
         self.switches.add(condition)
@@ -398,10 +386,8 @@ class Releases(Meanings):
 
     def is_version(self, node: ast.expr, region: Region) -> bool:
         """Return whether an expression is the version of TensorFlow."""
-        return bool(plain_chain(node)) and self.of(node, region).paths in (
-            {"tf.__version__"},
-            {"tf.version.VERSION"},
-        )
+        paths = self.of(node, region).paths if plain_chain(node) else frozenset()
+        return bool(paths) and paths <= VERSIONS
 
     # Tests for the release.
 
@@ -573,32 +559,58 @@ def _ends_block(body: list[ast.stmt]) -> bool:
 def arm_of_every_release(test: ast.expr) -> bool | None:
     """Return the result of a condition that is the same on every release, as far as its text alone tells.
 
-    Known are constants, and comparisons of `tf.__version__` with a string.
+    Known are constants, `TYPE_CHECKING` and `tf.__version__`, and comparisons and parts of them.
     """
-    constant = _constant(test)
-    left = test.left if isinstance(test, ast.Compare) else None
-    if constant is not None or not (isinstance(left, ast.Attribute) and left.attr == "__version__"):
-        return constant
-    is_of_tf = _last_name(left.value) in ("tf", "tensorflow", "tf1", "tf2")
-    return _holds_for_every_release(test) if is_of_tf and isinstance(test, ast.Compare) else None
+    return _of_every_release(test, _named_in_text)
 
 
-def _constant(test: ast.expr) -> bool | None:
-    """Return the result of a constant condition, such as `False` or `TYPE_CHECKING`; None for any other."""
-    if isinstance(test, ast.Constant):
-        return bool(test.value)
-    return False if _last_name(test) == "TYPE_CHECKING" else None
+def _named_in_text(node: ast.expr, release: str) -> Any:
+    owner = _last_name(node.value) if isinstance(node, ast.Attribute) else ""
+    if release and _last_name(node) == "__version__" and owner in ("tf", "tensorflow", "tf1", "tf2"):
+        return release
+    if release and _last_name(node) == "TYPE_CHECKING":
+        return False
+    raise LookupError(node)
 
 
-def _holds_for_every_release(comparison: ast.Compare) -> bool | None:
-    """Return the result of comparing a version with a string, if it is the same on all releases that mpls runs on.
-
-    None if the releases differ, or if the version is not compared with a string.
-    """
-    right = comparison.comparators[0]
-    compare = COMPARISONS.get(type(comparison.ops[0]))
-    text = right.value if isinstance(right, ast.Constant) else None
-    if len(comparison.ops) != 1 or compare is None or not isinstance(text, str):
+def _of_every_release(test: ast.expr, named: _Named) -> bool | None:
+    """Return the result of a condition, if it is known and the same on all releases that mpls runs on."""
+    try:
+        results = {bool(value_of(test, named, release)) for release in _RELEASES}
+    except NO_VALUE:
         return None
-    answers = {compare(release, text) for release in _RELEASES}
-    return answers.pop() if len(answers) == 1 else None
+    return results.pop() if len(results) == 1 else None
+
+
+def value_of(node: ast.expr, named: _Named, release: str) -> Any:
+    """Return the value of an expression on a release: of constants and names, and of comparisons and parts of them.
+
+    A list has no value, because the program may change it.
+
+    Args:
+        node: the expression.
+        named: returns the value of a name, with attributes, on a release.
+        release: the release.
+
+    Raises:
+        ArithmeticError, LookupError, TypeError, ValueError: it is another expression, or it raises this error.
+    """
+    value = functools.partial(value_of, named=named, release=release)
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name() | ast.Attribute():
+            return named(node, release)
+        case ast.Tuple():
+            return tuple(map(value, node.elts))
+        case ast.Slice():
+            return slice(*(each and value(each) for each in (node.lower, node.upper, node.step)))
+        case ast.Subscript():
+            return value(node.value)[value(node.slice)]
+        case ast.Compare(ops=[order], comparators=[right]):
+            return COMPARISONS[type(order)](value(node.left), value(right))
+        case ast.Call(func=ast.Name(id="int" | "float" as name), args=[text], keywords=[]):
+            return _CALLS[name](value(text))
+        case ast.Call(func=ast.Attribute(value=text, attr="startswith" | "split" as name), keywords=[]):
+            return _CALLS[name](value(text), *map(value, node.args))
+    raise ValueError(node)

@@ -290,7 +290,12 @@ MEMBERS = {
         f"{TF}a = tf.__version__ == '2.4'\nb = tf.__version__ < '2.x'\nc = '2.4' > other\nd = tf.__version__ < OLD\n"
     ),
     "a gate the other way round": case(f"{TF}OLD = '2.4' > tf.version.VERSION\n", "version-strings"),
-    "a gate that is right": case(f"{TF}if tf.__version__ >= '2':\n    pass\n"),
+    "gates by a part of the version": case(
+        f"{TF}v = tf.__version__\na = v[:3] < '2.4'\nb = 2.4 <= float(v[:3])\n", *("version-strings",) * 2
+    ),
+    "gates that are right": case(
+        f"{TF}v = tf.__version__\na = v >= '2' or v[:1] > '1' or int(v[0]) > 2 or '2' > '10'\n"
+    ),
     "the type of a subclass": case(
         f"{TF_OLD}class Mine({KEPT}):\n    pass\nif type(opt) is Mine or {KEPT} == type(opt):\n    pass\n",
         *("types-of-wrappers",) * 2,

@@ -74,9 +74,26 @@ GATES = [
     ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
+    *(
+        (f"not the only arm of {test}", TF + f"v = tf.__version__\nif {test}:\n" + SESSION, "")
+        for test in ("v.startswith('2.2')", "v[:4] == '2.21'", "v[9] == v", "float(v) < 2", "v[:4] > '2.19'", "3 > v")
+    ),
     ("the side of a choice that is never taken", TF + "s = tf.Session() if False else None", ""),
 ]  # fmt: skip
 NO_GATES = [
+    *(
+        (f"{test} on every release", TF + f"if {test.replace('v', 'tf.__version__')}:\n" + SESSION, "--v1")
+        for test in (
+            "'2.4' > v",
+            "v[:3] < '2.4'",
+            "float(v[:3]) < 2.4",
+            "v[:3] in ('2.1', '2.2')",
+            "v[0] == '2'",
+            "v.startswith('2.')",
+            "int(v.split('.')[0]) >= 2",
+        )
+    ),
+    ("a list, which may change", TF + "v = []\nv.append(1)\nif v:\n" + SESSION, "--v1"),
     ("the side of a choice that is always taken", TF + "s = tf.Session() if True else None", "--v1"),
     ("a device", TF + "if tf.test.is_gpu_available():\n" + SESSION, "--v1"),
     ("an option", TF + "args = parse()\nif args.use_legacy_decay:\n" + SESSION, "--v1"),
