@@ -212,10 +212,16 @@ def printable(text: str) -> str:
 def short_repr(value: object, limit: int = 200) -> str:
     """Return the repr of a value, cut off where it is long."""
     try:
-        text = repr(value)
+        text = str(value) if _is_numpy_scalar(value) else repr(value)
     except RecursionError:
         text = "a value that is nested too deeply to be shown"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def _is_numpy_scalar(value: object) -> bool:
+    """Return whether a value is a number of NumPy, whose repr is `np.int32(2)`, or one of its bools."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.number, numpy.bool_))
 
 
 _nobody_wrote_the_call = Flag("_nobody_wrote_the_call")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import tensorflow as tf
 
@@ -12,7 +12,10 @@ from mpls.core.dynamic import checked_settings, select
 from mpls.core.numbers import to_float, to_int, to_usable
 from mpls.core.rule import ScaleState, UpdateRule, next_state
 from mpls.core.state_checks import (
+    SavedObject,
     check_fixed,
+    examine,
+    require_dtype,
     require_dynamic,
     require_keys,
     require_same,
@@ -20,7 +23,7 @@ from mpls.core.state_checks import (
     without_surplus,
 )
 from mpls.core.step_options import ReadOnly, explained_arguments, read_only
-from mpls.core.weights import KeepsState, Lock, plain, read_values, write_values
+from mpls.core.weights import KeepsState, Lock, TrackableBase, plain, read_values, write_values
 from mpls.errors import ArgumentTypeError, ArgumentValueError, UndefinedMethodError, error_text
 from mpls.formats.state_dicts import (
     DYNAMIC,
@@ -32,8 +35,9 @@ from mpls.formats.state_dicts import (
     SHRINK_STEPS,
     fixed_state,
 )
-from mpls.formats.validity import check_good_steps, check_scale, is_number
-from mpls.formats.wrapper_state import BAD_STEPS, MULTIPLIER, STATE_OF_MANAGERS
+from mpls.formats.validity import check_count, check_good_steps, check_scale, is_number
+from mpls.formats.wrapper_state import BAD_STEPS, CURRENT_SCALE, MULTIPLIER, STATE_OF_MANAGERS
+from mpls.upstream.trackables import AutoTrackable, track
 
 # The arguments of a manager, by the names that they have elsewhere.
 ARGUMENTS = {
@@ -50,6 +54,8 @@ ARGUMENTS = {
     "dynamic_growth_steps": "incr_every_n_steps",
     "increment_period": "incr_every_n_steps",
 }
+# The names of the variables in a `tf.train.Checkpoint`, those of `mpls.v1`, by the keys of a state.
+_NAMES_IN_CHECKPOINTS = {SCALE: CURRENT_SCALE, GOOD_STEPS: GOOD_STEPS, BAD_STEPS: BAD_STEPS}
 _PLACES = {name: f"{own}={{!r}}" for name, own in ARGUMENTS.items() if name != own}
 
 
@@ -57,7 +63,13 @@ def _bound(name: str, doc: str) -> ReadOnly:
     return read_only(name, lambda manager: getattr(manager._bounds, name), doc)
 
 
-class LossScaleManager(KeepsState, metaclass=abc.ABCMeta):
+if TYPE_CHECKING:
+    _Base = TrackableBase
+else:
+    _Base = AutoTrackable
+
+
+class LossScaleManager(KeepsState, _Base, metaclass=abc.ABCMeta):
     """Base class of loss scale managers; subclass it to write your own.
 
     Examples:
@@ -70,6 +82,8 @@ class LossScaleManager(KeepsState, metaclass=abc.ABCMeta):
         ...         return tf.no_op()
         >>> float(Constant().get_loss_scale())
         8.0
+
+    A `tf.train.Checkpoint` of the optimizer has the variables that are attributes of the manager.
 
     Reproduces:
         `tf.contrib.mixed_precision.LossScaleManager`, TF 1.13 to 1.15.
@@ -201,6 +215,9 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
     )
     # As of `DynamicLossScale`.
     _times_set = 0
+    _loss_scale: Any
+    _num_good_steps: Any
+    _num_bad_steps: Any
 
     @explained_arguments("ExponentialUpdateLossScaleManager", _PLACES, "contrib")
     def __init__(
@@ -228,9 +245,14 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
             subject = _subject_of("consecutive_hysteresis")
             raise ArgumentValueError(error_text(subject, constraint, consecutive_hysteresis, advice, "contrib"))
         scale, good_steps = STATE_OF_MANAGERS
-        self._loss_scale = _made_variable(scale, self._init_loss_scale, tf.float32)
-        self._num_good_steps = _made_variable(good_steps, 0, tf.int32)
-        self._num_bad_steps = _made_variable(BAD_STEPS, 0, tf.int32)
+        # Not by `__setattr__`, which would track them under these names.
+        vars(self).update(
+            _loss_scale=_made_variable(scale, self._init_loss_scale, tf.float32),
+            _num_good_steps=_made_variable(good_steps, 0, tf.int32),
+            _num_bad_steps=_made_variable(BAD_STEPS, 0, tf.int32),
+        )
+        for name, variable in self._variables().items():
+            track(self, variable, _NAMES_IN_CHECKPOINTS[name])
         self._lock = Lock()
         self._is_read = False
 
@@ -303,8 +325,20 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         return {
             SCALE: check_scale,
             GOOD_STEPS: lambda value, subject: check_good_steps(value, subject, self._incr_every_n_steps),
-            BAD_STEPS: lambda value, subject: check_good_steps(value, subject, self._decr_every_n_nan_or_inf),
+            # A larger count than that of this manager shrinks the scale at the next non-finite step.
+            BAD_STEPS: check_count,
         }
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> dict[str, Any]:
+        examine(self, self._check_saved_object)
+        return super()._trackable_children(save_type, **kwargs)
+
+    def _check_saved_object(self, node: SavedObject) -> None:
+        for name, check in self._checks().items():
+            held = node.child(_NAMES_IN_CHECKPOINTS[name])
+            if held is not None:
+                check(held.value(), held.subject)
+        require_dtype(node, self._num_good_steps)
 
     def _saved_numbers(self) -> list[tuple[Any, float, Callable[[Any, str], float]]]:
         """Return the variables, each with its initial value and the function that checks a value from a file."""

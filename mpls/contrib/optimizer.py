@@ -15,7 +15,8 @@ from mpls.core.loss_scale import LossScale
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import ReadOnly, checked_options, explained_arguments, read_only
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
-from mpls.formats.wrapper_state import STEP_OPTIONS
+from mpls.formats.wrapper_state import LOSS_SCALE, STEP_OPTIONS
+from mpls.upstream.trackables import Trackable, track
 from mpls.v1.optimizer import WrapperMembers, require_optimizer
 
 _Optimizer: Any = tf.compat.v1.train.Optimizer
@@ -124,6 +125,8 @@ class LossScaleOptimizer(SettingMembers, WrapperMembers, _Base):
         self._wrap(opt, _ManagedLossScale(loss_scale_manager), options)
         self._opt = opt
         self._loss_scale_manager = loss_scale_manager
+        if isinstance(loss_scale_manager, Trackable):
+            track(self, loss_scale_manager, LOSS_SCALE)
 
     def _setting(self, name: str) -> Any:
         manager = self._loss_scale_manager
@@ -148,6 +151,14 @@ class LossScaleOptimizer(SettingMembers, WrapperMembers, _Base):
             if not hasattr(manager, method):
                 raise UndefinedMethodError(f"{type(manager).__name__} defines no {method}. See mpls docs contrib")
         return manager
+
+    @property
+    def _has_saved_scale(self) -> bool:
+        return isinstance(self._loss_scale_manager, ExponentialUpdateLossScaleManager)
+
+    @property
+    def _part_with_scale(self) -> Any:
+        return self._loss_scale_manager
 
     def variables(self) -> list[Any]:
         """Return the variables of the wrapped optimizer."""
@@ -177,6 +188,20 @@ class _ManagedLossScale(LossScale):
 
     def __call__(self) -> Any:
         return tf.convert_to_tensor(self._manager.get_loss_scale())
+
+    # As `DynamicLossScale` has them, for checks of checkpoints.
+
+    @property
+    def increment_period(self) -> int:
+        """The number of finite steps in a row after which the scale of an exponential manager grows."""
+        steps: int = self._manager._incr_every_n_steps
+        return steps
+
+    @property
+    def initial_loss_scale(self) -> float:
+        """The scale at the start of an exponential manager."""
+        initial: float = self._manager._init_loss_scale
+        return initial
 
     def update(self, grads: Any) -> tuple[Any, Any]:
         op, grads_finite = decide_together(grads, self._decide)

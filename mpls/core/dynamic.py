@@ -38,6 +38,7 @@ from mpls.core.state_checks import (
     checked_extras,
     checked_weights,
     examine,
+    require_dtype,
     require_valid_state,
     warn_of_surplus,
     without_surplus,
@@ -557,6 +558,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
 
     def _check_saved_object(self, node: SavedObject) -> None:
         require_valid_state(node, self._growth_steps_for_files)
+        require_dtype(node, self._num_good_steps)
         if self._scale_settings.adjustable:
             held = {name: node.child(name) for name in ("min_scale", "max_scale")}
             found = {name: each.value() for name, each in held.items() if each is not None}

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from mpls.errors import (
     ArgumentTypeError,
+    Described,
     MplsWarning,
     SavedStateError,
     error_text,
@@ -194,6 +195,27 @@ def require_valid_state(node: SavedObject | None, growth_steps: int | None, name
     held = None if node is None else node.child(good_steps)
     if held is not None:
         check_good_steps(held.value(), held.subject, growth_steps)
+
+
+def require_dtype(node: SavedObject, counter: Any) -> None:
+    """Refuse a counter that another kind of loss scale saved: that of `mpls.v1` is int64, of `mpls.contrib` int32.
+
+    Args:
+        node: the object that holds the loss scale.
+        counter: the variable that counts good steps.
+
+    Raises:
+        SavedStateError: it has another dtype.
+    """
+    held, wanted = node.child(GOOD_STEPS), counter.dtype.base_dtype
+    found = wanted if held is None else tf.as_dtype(held.value().dtype)
+    if held is not None and found != wanted:
+        advice = (
+            "Restore into tf.train.Checkpoint(base_optimizer=opt) in place of the wrapper, where opt is the optimizer "
+            "inside, and set the scale by load_state_dict()"
+        )
+        constraint = f"be {wanted.name}, as in this loss scale"
+        raise SavedStateError(error_text(held.subject, constraint, Described(found.name), advice, ANCHOR))
 
 
 def refuse_other_family(node: SavedObject, family: Family) -> None:

@@ -212,14 +212,10 @@ def record_of(optimizer: Any) -> StepRecord | None:
     return optimizer._record if isinstance(optimizer, Counted) else None
 
 
-class Restorable(ScaleMembers):
-    """Checks of the checkpoints that users restore."""
+class ChangesScale(ScaleMembers):
+    """Mixin for wrappers that have a `LossScale`: its settings, and how users change the scale."""
 
     _loss_scale: Any
-    _record: StepRecord | None
-
-    # The family whose state it can be restored from.
-    _restored_family: ClassVar[Family]
 
     def _setting(self, name: str) -> Any:
         loss_scale = self._loss_scale
@@ -234,13 +230,22 @@ class Restorable(ScaleMembers):
             )
         return self._loss_scale
 
+
+class Restorable:
+    """Checks of the checkpoints that users restore."""
+
+    _loss_scale: Any
+
+    # The family whose state it can be restored from.
+    _restored_family: ClassVar[Family]
+
     def _check_restore(self) -> None:
         """Check the checkpoint from which TensorFlow is restoring this object; called by `_trackable_children`."""
         examine(self, self._check_saved_object)
 
     def _check_saved_object(self, node: SavedObject) -> None:
         refuse_other_family(node, self._restored_family)
-        if not is_dynamic(self._loss_scale):
+        if not self._has_saved_scale:
             return
         saved = self._valid_loss_scale(node, growth_steps_for_files(self._loss_scale))
         problem = self._problem_with_scale(saved)
@@ -253,9 +258,10 @@ class Restorable(ScaleMembers):
         if saved is None:
             return f"{WITHOUT_SCALE} stays at {self._scale_known_now()}"
         if saved.is_restored_into_another(self._part_with_scale):
+            call = "set_scale" if hasattr(self, "set_scale") else "load_state_dict"
             return (
                 "shared its loss scale with another optimizer, and only that one gets it: the rest is restored, and "
-                f"the loss scale stays at {self._scale_known_now()}. Share the loss scale again, or call set_scale()"
+                f"the loss scale stays at {self._scale_known_now()}. Share the loss scale again, or call {call}()"
             )
         if saved.is_replaced_by_another(self._part_with_scale):
             return "had a loss scale of its own, which is not restored: now it shares that of another optimizer"
@@ -266,6 +272,11 @@ class Restorable(ScaleMembers):
         loss_scale = node.child(LOSS_SCALE)
         require_valid_state(loss_scale, growth_steps)
         return None if loss_scale is None or loss_scale.child(STATE[0]) is None else loss_scale
+
+    @property
+    def _has_saved_scale(self) -> bool:
+        """Whether a checkpoint has to hold a scale."""
+        return is_dynamic(self._loss_scale)
 
     @property
     def _part_with_scale(self) -> Any:

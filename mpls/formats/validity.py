@@ -35,6 +35,8 @@ from mpls.formats.wrapper_state import (
 # The section of the documentation about saved state, and the end of errors that point to it.
 ANCHOR = "my-checkpoints"
 SEE_DOCS = f"See mpls docs {ANCHOR}"
+# The advice in errors about values that no run can have saved.
+FROM_OLDER = "Restore an older file, or the rest of it without the loss scale"
 # The smallest normal float32: kernels flush smaller numbers to zero.
 _SMALLEST_BOUND = 2.0**-126
 # Counts are int64.
@@ -114,8 +116,7 @@ def check_scale(value: Any, subject: str, *, is_fixed: bool = False) -> float:
     """
     scale = _float_or_nan(value)
     if not can_be_scale(scale):
-        advice = "Restore an older file, or the rest of it without the loss scale"
-        raise SavedStateError(error_text(subject, "be a positive, finite float32 number", value, advice, ANCHOR))
+        raise SavedStateError(error_text(subject, "be a positive, finite float32 number", value, FROM_OLDER, ANCHOR))
     if is_fixed and scale > LARGEST_FIXED_SCALE:
         advice = "Use a power of two such as 2.0**15"
         raise SavedStateError(error_text(subject, "be at most 2**126 for a fixed scale", value, advice, ANCHOR))
@@ -135,9 +136,9 @@ def check_good_steps(value: Any, subject: str, growth_steps: int | None) -> int:
     """
     most = most_good_steps(growth_steps)
     if not is_count(value) or int(value) > most:
-        advice = "Use at least as many growth steps as the run that saved it"
-        constraint = "be a whole number that is not negative"
+        advice, constraint = FROM_OLDER, "be a whole number that is not negative"
         if growth_steps is not None:
+            advice = "Use at least as many growth steps as the run that saved it"
             constraint = f"be a whole number from 0 to {most}, the growth steps"
         raise SavedStateError(error_text(subject, constraint, value, advice, ANCHOR))
     return int(value)

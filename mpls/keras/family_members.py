@@ -13,7 +13,7 @@ from mpls.core.loss_scale import LossScale, StepScale, exceeds, is_dynamic, is_f
 from mpls.core.releases import ReleaseBehavior
 from mpls.core.step import StepHooks, scaled_step
 from mpls.core.step_options import ReadOnly, StepOptions, read_only
-from mpls.core.wrapper_members import Counted, Restorable
+from mpls.core.wrapper_members import ChangesScale, Counted, Restorable
 from mpls.errors import ArgumentValueError, MissingAttributeError, error_text
 from mpls.formats.wrapper_state import CURRENT_SCALE
 from mpls.keras.calls import GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS, ScalingCalls, first_of
@@ -93,7 +93,7 @@ def missing_members(cls: type) -> set[str]:
     return {name for name, value in found.items() if isinstance(value, _FamilyMethod)}
 
 
-class FamilyMembers(Counted, Restorable):
+class FamilyMembers(Counted, ChangesScale, Restorable):
     """Methods and properties of wrappers."""
 
     _optimizer: Any

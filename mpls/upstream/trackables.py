@@ -24,6 +24,8 @@ def _internal(name: str) -> Any:
 
 # The base class of all trackable objects.
 Trackable: Any = table.TRACKABLE.of(_internal("tracking")) or tf.Module.__mro__[-2]
+# The class of objects that track their attributes.
+AutoTrackable: Any = tf.Module.__base__
 
 
 def track_list(owner: Any, name: str, values: list[Any]) -> None:

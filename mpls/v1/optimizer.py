@@ -19,12 +19,21 @@ from mpls.core.loss_scale import FixedLossScale, LossScale, LossScaling, changes
 from mpls.core.replicas import call_in_cross_replica_context
 from mpls.core.savers import StepNames, hook_user_savers
 from mpls.core.scaling_calls import ScalingCalls
-from mpls.core.state_checks import is_bare
+from mpls.core.state_checks import SavedObject, is_bare
 from mpls.core.step import scaled_step
 from mpls.core.step_options import StepOptions, checked_options, explained_arguments, settings_of_loss_scale
 from mpls.core.weights import TrackableBase
-from mpls.core.wrapper_members import Counted, RestorableWithSlots
-from mpls.errors import ArgumentValueError, CallOrderError, MplsWarning, ReplicaContextError, advise_user, error_text
+from mpls.core.wrapper_members import ChangesScale, Counted, RestorableWithSlots
+from mpls.errors import (
+    ArgumentValueError,
+    CallOrderError,
+    MplsWarning,
+    ReplicaContextError,
+    advise_user,
+    error_text,
+    warn_user,
+)
+from mpls.formats.algorithms import BETA_1_POWER
 from mpls.formats.wrapper_state import BASE_OPTIMIZER, LOSS_SCALE, STEP_OPTIONS
 from mpls.upstream.optimizers import add_slots, inner_of, powers_of, set_inner, uses_locking
 from mpls.upstream.tensorflow import id_of_variable, native_v1_class
@@ -56,9 +65,10 @@ else:
     _Base = object
 
 
-class WrapperMembers(Counted, _Base):
-    """What the wrappers of v1 and contrib share: computing gradients, and applying them or skipping the step."""
+class WrapperMembers(RestorableWithSlots, Counted, _Base):
+    """What the wrappers of v1 and contrib share: gradients, steps that are applied or skipped, and checkpoints."""
 
+    _restored_family = "v1"
     # How errors name the class.
     _subject: ClassVar[str]
     _optimizer: Any
@@ -66,6 +76,7 @@ class WrapperMembers(Counted, _Base):
     def _wrap(self, opt: Any, loss_scale: LossScale, options: StepOptions) -> None:
         _Optimizer.__init__(self, uses_locking(opt), opt.get_name())
         self._optimizer = opt
+        track(self, opt, BASE_OPTIMIZER)
         self._loss_scale = loss_scale
         self._count_with(options)
         self._no_scaling = None if options.enabled else FixedLossScale(1.0)
@@ -279,8 +290,49 @@ class WrapperMembers(Counted, _Base):
         names: list[str] = inner_of(self).get_slot_names()
         return names
 
+    # Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone.
 
-class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, WrapperMembers, NativeWrapper):
+    def __dir__(self) -> list[str]:
+        # Object-based checkpoints ask every object that lists this name for its slots. `base_optimizer` already lists
+        # it; finding the slots twice would be an error.
+        return [name for name in super().__dir__() if name != "get_slot_names"]
+
+    def _check_saved_object(self, node: SavedObject) -> None:
+        super()._check_saved_object(node)
+        found = node.graph.nodes[node.number]
+        has_powers = BASE_OPTIMIZER in found.children or BETA_1_POWER in found.children
+        if has_powers or not found.slots or not isinstance(self._optimizer, tf.compat.v1.train.AdamOptimizer):
+            return
+        if not vars(self).get("_has_told_of_missing_powers"):
+            vars(self)["_has_told_of_missing_powers"] = True
+            warn_user(
+                f"{node.subject} holds the slots of an Adam but not its beta powers, as mpls.contrib saved it up to "
+                "mpls 0.3: the slots are restored, but the bias correction starts anew, so that the next steps have "
+                "another length. See mpls docs my-checkpoints",
+                MplsWarning,
+            )
+
+    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._check_restore()
+        children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
+        return children
+
+    # A checkpoint of a bare optimizer holds that optimizer's parts where the wrapper is now.
+
+    def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        found = super()._lookup_dependency(name, *args, **kwargs)
+        if found is None and is_bare(self, BASE_OPTIMIZER):
+            return part_of(self._optimizer, name)
+        return found
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        if is_bare(self, BASE_OPTIMIZER):
+            return awaited_parts_of(self._optimizer)
+        return super()._deferred_dependencies
+
+
+class MixedPrecisionLossScaleOptimizer(ChangesScale, WrapperMembers, NativeWrapper):
     """Wrap a `tf.compat.v1.train.Optimizer` so that it scales the loss and unscales the gradients.
 
     Examples:
@@ -323,7 +375,6 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, WrapperMembers, Nati
         `mpls docs differences`. TensorFlow does not have the options.
     """
 
-    _restored_family = "v1"
     _subject = _SUBJECT
 
     @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
@@ -346,7 +397,6 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, WrapperMembers, Nati
         given = dict(zip(STEP_OPTIONS, (*values, enabled), strict=True))
         options = checked_options(_SUBJECT, given, skips=not never_skips(scale))
         self._wrap(opt, scale, options)
-        track(self, opt, BASE_OPTIMIZER)
         track(self, scale, LOSS_SCALE)
 
     def _doing_dynamic_loss_scaling(self) -> bool:
@@ -364,32 +414,6 @@ class MixedPrecisionLossScaleOptimizer(RestorableWithSlots, WrapperMembers, Nati
         """Return the variables of the wrapped optimizer, those of the loss scale and the counters, in this graph."""
         own = [*parts_of(self._loss_scale).values(), *(self._record.variables() if self._record is not None else ())]
         return [*self._optimizer.variables(), *own]
-
-    # Object-based checkpoints: those of the native wrapper, and those of the wrapped optimizer alone.
-
-    def __dir__(self) -> list[str]:
-        # Object-based checkpoints ask every object that lists this name for its slots. `base_optimizer` already lists
-        # it; finding the slots twice would be an error.
-        return [name for name in super().__dir__() if name != "get_slot_names"]
-
-    def _trackable_children(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._check_restore()
-        children: dict[str, Any] = super()._trackable_children(*args, **kwargs)
-        return children
-
-    # A checkpoint of a bare optimizer holds that optimizer's parts where the wrapper is now.
-
-    def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        found = super()._lookup_dependency(name, *args, **kwargs)
-        if found is None and is_bare(self, BASE_OPTIMIZER):
-            return part_of(self._optimizer, name)
-        return found
-
-    @property
-    def _deferred_dependencies(self) -> Any:
-        if is_bare(self, BASE_OPTIMIZER):
-            return awaited_parts_of(self._optimizer)
-        return super()._deferred_dependencies
 
     # What is left of the methods of TensorFlow's own class: it applies single gradients, this one leaves that to the
     # wrapped optimizer.

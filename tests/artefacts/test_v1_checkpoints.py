@@ -404,9 +404,13 @@ class TestKindsOfSavers(InFolder):
             with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 64.0"):
                 saver.restore(session, path)
             assert manager.state_dict(session)["scale"] == 64.0
+            # More than the manager waits for, as of one that waited longer.
             session.run(manager._num_bad_steps.assign(7))
+            saver.restore(session, saver.save(session, str(self.folder / "more")))
+            assert manager.state_dict(session)["bad_steps"] == 7
+            session.run(manager._num_bad_steps.assign(-1))
             path = saver.save(session, str(self.folder / "hostile"))
-            with pytest.raises(mpls.errors.SavedStateError, match=f"{path}: bad_steps must"):
+            with pytest.raises(mpls.errors.SavedStateError, match=rf"{path}: bad_steps must .*; got -1 \(int32\)"):
                 saver.restore(session, path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import tempfile
 import unittest
 from typing import Any
 
@@ -17,6 +18,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning
+from mpls.inspect import inspect
 
 from . import traces
 
@@ -221,3 +223,116 @@ class OptimizerTest(unittest.TestCase):
         with self.assertRaises(error) as caught:
             mpls.contrib.LossScaleOptimizer(*arguments())
         self.assertIsInstance(caught.exception, MplsError)
+
+
+def managed(optimizer: Any, decr: int = 2) -> Any:
+    manager = mpls.contrib.ExponentialUpdateLossScaleManager(64.0, 100, decr_every_n_nan_or_inf=decr, decr_ratio=0.5)
+    return mpls.contrib.LossScaleOptimizer(optimizer, manager)
+
+
+MAKE = {
+    "dynamic": managed,
+    "fixed": lambda optimizer: mpls.contrib.LossScaleOptimizer(optimizer, mpls.contrib.FixedLossScaleManager(64.0)),
+    "v1": lambda optimizer: mpls.v1.MixedPrecisionLossScaleOptimizer(optimizer, "dynamic"),
+    "bare": lambda optimizer: optimizer,
+}
+
+
+class CheckpointTest(unittest.TestCase):
+    """`tf.train.Checkpoint` in eager mode: the next step is that of the run that was not interrupted."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.prefix = f"{folder.name}/ckpt"
+
+    def made(self, kind: str, *factors: float) -> tuple[Any, Any]:
+        """Return an optimizer and its variable, after a step for each factor."""
+        optimizer, variable = MAKE[kind](v1.train.AdamOptimizer(0.125)), tf.Variable(1.0)
+        for factor in factors:
+            self.step(optimizer, variable, factor)
+        return optimizer, variable
+
+    def step(self, optimizer: Any, variable: Any, factor: float = 1.0) -> float:
+        optimizer.minimize(lambda: variable * factor, var_list=[variable])
+        return float(variable)
+
+    def saved(self, kind: str) -> tuple[str, Any, float]:
+        """Return a checkpoint, the optimizer, and its variable after the next step."""
+        optimizer, variable = self.made(kind, 3.0, *((INF,) if kind != "bare" else ()), 1.0)
+        manager = {"manager": optimizer._loss_scale_manager} if kind in ("dynamic", "fixed") else {}
+        path = tf.train.Checkpoint(variable=variable, optimizer=optimizer, **manager).save(self.prefix)
+        return path, optimizer, self.step(optimizer, variable)
+
+    @parameterized.expand([(kind, when) for kind in ("dynamic", "fixed") for when in ("before", "after", "deferred")])
+    def test_next_step(self, kind: str, when: str) -> None:
+        path, saved, expected = self.saved(kind)
+        optimizer, variable = self.made(kind, *((5.0,) if when == "after" else ()))
+        checkpoint = tf.train.Checkpoint()
+        status = checkpoint.restore(path) if when == "deferred" else None
+        checkpoint.optimizer, checkpoint.variable = optimizer, variable
+        checkpoint.manager = optimizer._loss_scale_manager
+        status = status or checkpoint.restore(path)
+        self.assertEqual(self.step(optimizer, variable), expected)
+        status.assert_consumed()
+        self.assertEqual(optimizer.state_dict(), saved.state_dict())
+        shown = "dynamic, now 64, good steps 1\n    options: bad_steps 1" if kind == "dynamic" else "fixed"
+        self.assertIn(f"other state: beta1_power, beta2_power\n    loss scale: {shown}", inspect(path)[1])
+
+    @parameterized.expand(["dynamic", "fixed"])
+    def test_bare_optimizers(self, kind: str) -> None:
+        path, _, expected = self.saved("bare")
+        optimizer, variable = self.made(kind)
+        warns = self.assertWarnsRegex(MplsWarning, "holds no loss scale.*stays at 64")
+        with warns if kind == "dynamic" else contextlib.nullcontext():
+            tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+        self.assertEqual(self.step(optimizer, variable), expected)
+        path, _, expected = self.saved(kind)
+        optimizer, variable = self.made("bare")
+        inside = tf.train.Checkpoint(base_optimizer=optimizer)
+        tf.train.Checkpoint(variable=variable, optimizer=inside).restore(path).expect_partial()
+        self.assertEqual(self.step(optimizer, variable), expected)
+
+    @parameterized.expand([("dynamic", "v1", "int64"), ("v1", "dynamic", "int32")])
+    def test_scales_of_v1(self, source: str, target: str, dtype: str) -> None:
+        path, _, _ = self.saved(source)
+        optimizer, variable = self.made(target)
+        with self.assertRaisesRegex(MplsError, f"{path}: .*/good_steps.* must be {dtype}"):
+            tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+
+    @parameterized.expand(["dynamic", "fixed", "v1"])
+    def test_of_mpls_0_3(self, kind: str) -> None:
+        # It had only the slots, as those of the wrapper.
+        inner, variable = self.made("bare", 1.0)
+        old = v1.train.Optimizer(False, "Adam")
+        old.get_slot_names, old.get_slot = inner.get_slot_names, inner.get_slot
+        path = tf.train.Checkpoint(variable=variable, optimizer=old).save(self.prefix)
+        optimizer, variable = self.made(kind)
+        with self.assertWarnsRegex(MplsWarning, "not its beta powers, as mpls.contrib saved it up to mpls 0.3"):
+            tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+
+    def test_managers_of_users(self) -> None:
+        class Own(mpls.contrib.LossScaleManager):
+            def __init__(self, scale: float) -> None:
+                self.scale = tf.Variable(scale)
+
+            def get_loss_scale(self) -> Any:
+                return self.scale
+
+            def update_loss_scale(self, finite_grads: Any) -> None: ...
+
+        optimizers = [mpls.contrib.LossScaleOptimizer(v1.train.AdamOptimizer(), Own(scale)) for scale in (2.0, 4.0)]
+        path = tf.train.Checkpoint(optimizer=optimizers[0]).save(self.prefix)
+        tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
+        self.assertEqual(float(optimizers[1]._loss_scale_manager.scale), 2.0)
+
+    def test_more_bad_steps_than_the_manager_waits_for(self) -> None:
+        variable = tf.Variable(1.0)
+        saved, optimizer = (managed(v1.train.AdamOptimizer(), decr) for decr in (3, 1))
+        for _ in range(2):
+            self.step(saved, variable, INF)
+        path = tf.train.Checkpoint(optimizer=saved).save(self.prefix)
+        tf.train.Checkpoint(optimizer=optimizer).restore(path)
+        self.assertEqual(optimizer.state_dict()["bad_steps"], 2)
+        self.step(optimizer, variable, INF)
+        self.assertEqual(optimizer.state_dict()["scale"], 32.0)
