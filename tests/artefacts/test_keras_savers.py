@@ -28,7 +28,7 @@ import mpls.v1
 from tests.folders import InFolder
 
 from . import keras_savers
-from .keras_savers import AFTER, DATA, RECORDED, Program, Spec, graph
+from .keras_savers import AFTER, BEFORE, DATA, RECORDED, Program, Spec, graph
 
 v1 = tf.compat.v1
 
@@ -99,7 +99,8 @@ def saved_by(wrap: Wrap, spec: Spec, folder: pathlib.Path) -> tuple[str, list[An
     """Train, save, and go on; return the path, and the states at the save and after each further step."""
     with program(wrap, spec) as (made, session):
         saver = v1.train.Saver()
-        made.train(session)
+        # With two updates for each step too, the state differs from the initial one.
+        made.train(session, (*BEFORE, float("inf")))
         path = saver.save(session, str(folder / "model"))
         states = [made.state(session)]
         for factor in AFTER:
