@@ -224,7 +224,7 @@ def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable
             *((loss_scale, True, row) for row in _rows_of(loss_scale, graph)),
             *((replaced, False, row) for row in _rows_of(replaced, graph)),
             # A file written without these options lacks only these variables.
-            *((loss_scale, False, row) for row in _extras_of(loss_scale, graph)),
+            *((each, False, row) for each in (loss_scale, replaced) for row in _extras_of(each, graph)),
             *((record, False, row) for row in _rows_of(record, graph)),
         ]
         for owner, is_used, (variable, initial, check) in rows:

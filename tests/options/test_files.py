@@ -57,6 +57,7 @@ CHOSEN: dict[str, tuple[Any, int, dict[str, Any]]] = {
     "options": (8.0, 2, OPTIONS),
     "auto": ("auto", 2000, {"max_scale": 2.0**20}),
 }
+SAVED = {"plain": (8.0, 2, {}), **CHOSEN}
 STATES: dict[str, dict[str, Any]] = {
     "options": {"skipped_steps": 3, "growth_steps": 7, "scale": 8.0},
     "auto": {"search_steps": 32, "scale": 512.0},
@@ -176,6 +177,31 @@ class StateTest(unittest.TestCase):
         self.assertEqual(again.opt.state_dict()["scale"], scale)
         if kind == "options":
             self.assertEqual(again.opt.state_dict()["max_scale"], 64.0)
+
+    @parameterized.expand(
+        [(family, *kinds) for family in ("v1", "legacy", "experimental") for kinds in itertools.permutations(SAVED, 2)]
+    )
+    @pytest.mark.default_run("each value", by=lambda family, writer, reader: (family, (writer, reader)))
+    def test_savers(self, family: str, writer: str, reader: str) -> None:
+        path = str(self.folder / "saved")
+        with trained(family, "session", *SAVED[writer][:2], **SAVED[writer][2]) as training:
+            v1.train.Saver().save(training.session, path)
+            written = training.opt.state_dict(training.session)
+        with trained(family, "session", *SAVED[reader][:2], **SAVED[reader][2]) as training:
+            training.session.run(v1.global_variables_initializer())
+            fresh = training.opt.state_dict(training.session)
+            saver = v1.train.Saver()
+            saver.restore(training.session, path)
+            state = training.opt.state_dict(training.session)
+            differ = {"initial_scale", "growth_steps", "max_scale"}
+            for name in fresh.keys() - differ:
+                self.assertEqual(state[name], written.get(name, fresh[name]), name)
+            for variable in v1.global_variables():
+                if "max_scale" in variable.op.name:
+                    variable.load(0.0, training.session)
+                    saver.save(training.session, path)
+                    with self.assertRaisesRegex(SavedStateError, "saved: max_scale must"):
+                        saver.restore(training.session, path)
 
     def test_pickles_that_name_former_modules(self) -> None:
         opt = trained("v1", **OPTIONS, check_unscaled=True).opt
