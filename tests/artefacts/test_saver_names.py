@@ -104,7 +104,7 @@ def parts_of(seed: int) -> list[Part]:
 
 class SaverNamesTest(unittest.TestCase):
     @parameterized.expand([(seed,) for seed in range(40)])
-    @pytest.mark.default_run("each value", by=lambda seed: (seed % 8,))
+    @pytest.mark.default_run("each value", by=lambda seed: (seed % 4,))
     def test_the_same_is_restored_or_nothing(self, seed: int) -> None:
         parts, is_second = parts_of(seed), seed % 8 > 3
         scales = {part.scale for part in parts}
