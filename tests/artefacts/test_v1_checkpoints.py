@@ -350,6 +350,31 @@ class TestKindsOfSavers(InFolder):
         for name, value in {**expected, **scale}.items():
             assert np.array_equal(got[name], value), name
 
+    @parameterized.expand([(ours,), (bare,)])
+    def test_restore_replicas(self, writer: Any) -> None:
+        def build(wrap: Any) -> Any:
+            strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+            with strategy.scope():
+                weight = v1.get_variable("w", initializer=1.0, use_resource=True)
+                opt = wrap(v1.train.GradientDescentOptimizer(0.5), "dynamic")
+            steps = strategy.run(lambda: opt.minimize(weight * 2.0, var_list=[weight]))
+            own = [] if wrap is bare else [opt._loss_scale._current_loss_scale, opt._loss_scale._num_good_steps]
+            values = [strategy.experimental_local_results(each) for each in (weight, *own)]
+            return tf.group(*strategy.experimental_local_results(steps)), values
+
+        with graph(), v1.Session() as session:
+            step, values = build(writer)
+            session.run(v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(step)
+            path = v1.train.Saver().save(session, str(self.folder / "replicas"))
+            expected = [*session.run(values), (2.0**15, 2.0**15), (0, 0)][:3]
+        with graph(), v1.Session() as session:
+            _, values = build(ours)
+            with pytest.warns(mpls.errors.MplsWarning) if writer is bare else contextlib.nullcontext():
+                v1.train.Saver().restore(session, path)
+            assert session.run(values) == expected
+
     def test_leave_what_is_missing_otherwise_to_tensorflow(self) -> None:
         path = saved_plain(self.folder)
         with graph(), v1.Session() as session:
