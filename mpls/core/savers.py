@@ -228,8 +228,7 @@ def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable
             *((record, False, row) for row in _rows_of(record, graph)),
         ]
         for owner, is_used, (variable, initial, check) in rows:
-            for each in getattr(variable, "values", (variable,)):
-                found[each.op.name] = ScaleVariable(optimizer, owner, is_used, initial, check)
+            found[variable.op.name] = ScaleVariable(optimizer, owner, is_used, initial, check)
     return found
 
 
@@ -504,13 +503,9 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
 
 
 def _variables(entries: list[RestoredTensor], names: Collection[str]) -> dict[str, str]:
-    """Return the names of those variables that a saver restores, by key; for a mirrored one, the name in the key."""
-    found = {}
-    for entry in entries:
-        known = [name for name in entry.variables if name in names]
-        if known:
-            found[entry.name] = next((name for name in known if entry.name.endswith(name)), known[0])
-    return found
+    """Return the names of those variables that a saver restores, by key."""
+    known = ((entry.name, name) for entry in entries for name in entry.variables if name in names)
+    return dict(known)
 
 
 def _error(message: str) -> Exception:

@@ -126,6 +126,7 @@ class AliasTest(unittest.TestCase):
                 {"old": USES_V1},
                 "",
             ),
+            ("imported for types", "from typing import *\nif TYPE_CHECKING:\n    import old", {"old": USES_V1}, ""),
             (
                 "a gate of another module",
                 TF + "from common import NEW\nif NEW:\n    pass\nelse:\n    tf.placeholder(1)",
