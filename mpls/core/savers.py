@@ -224,7 +224,8 @@ def scale_variables_in(state: GraphState, graph: Any) -> dict[str, ScaleVariable
             *((loss_scale, True, row) for row in _rows_of(loss_scale, graph)),
             *((replaced, False, row) for row in _rows_of(replaced, graph)),
             # A file written without these options lacks only these variables.
-            *((each, False, row) for each in (loss_scale, replaced) for row in _extras_of(each, graph)),
+            *((loss_scale, False, row) for row in _extras_of(loss_scale, graph)),
+            *((replaced, False, row) for row in _extras_of(replaced, graph, is_used=False)),
             *((record, False, row) for row in _rows_of(record, graph)),
         ]
         for owner, is_used, (variable, initial, check) in rows:
@@ -245,23 +246,30 @@ def _rows_of(owner: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
     return [(weights[name], *row) for name, row in rows.items() if name in weights]
 
 
-def _extras_of(loss_scale: Any, graph: Any) -> list[tuple[Any, float, _Check]]:
-    """Return the rows for variables of a dynamic loss scale that the originals had not."""
+def _extras_of(loss_scale: Any, graph: Any, *, is_used: bool = True) -> list[tuple[Any, float, _Check]]:
+    """Return the rows for variables of a dynamic loss scale that the originals had not.
+
+    Args:
+        loss_scale: the loss scale.
+        graph: the graph.
+        is_used: whether an optimizer scales with it, so that the user is told of a bound that is replaced.
+    """
     extras = loss_scale._initial_extras() if isinstance(loss_scale, DynamicLossScale) else {}
     weights = loss_scale_variables(loss_scale, graph) if extras else {}
     return [
-        (weights[name], initial, _of_setting(loss_scale, name) if dtype.is_floating else check_count)
+        (weights[name], initial, _of_setting(loss_scale, name, is_used) if dtype.is_floating else check_count)
         for name, (initial, dtype) in extras.items()
         if name in weights
     ]
 
 
-def _of_setting(loss_scale: DynamicLossScale, name: str) -> _Check:
+def _of_setting(loss_scale: DynamicLossScale, name: str, is_used: bool) -> _Check:
     """Return the check of an adjustable setting, which also tells of a bound that is replaced."""
 
     def check(value: Any, subject: str) -> None:
         check_scale(value, subject)
-        loss_scale._tell_of_replaced({name: value}, subject)
+        if is_used:
+            loss_scale._tell_of_replaced({name: value}, subject)
 
     return check
 
