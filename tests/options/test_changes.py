@@ -188,7 +188,6 @@ class ReplacedTest(unittest.TestCase):
         tf.train.Checkpoint(opt=same).read(path)
 
     @parameterized.expand([("v1",), ("legacy",), ("experimental",)])
-    @pytest.mark.default_run("one case")
     def test_a_saver(self, family: str) -> None:
         def make(most: float) -> Any:
             return FAMILIES[family](8.0, 5, adjustable=True, max_scale=most)
