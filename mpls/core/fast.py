@@ -263,11 +263,8 @@ def apart_in_session(build: Callable[[], Any], variables: Iterable[Any]) -> Any:
 def _called(build: Callable[[], Any]) -> Any:
     def run() -> Any:
         result = build()
-        if tf.is_tensor(result):
-            return result
-        with tf.control_dependencies([] if result is None else [result]):
-            # Whoever waits for the call waits for this.
-            return tf.constant(True)
+        # Whoever waits for the call waits for all that has an effect in the function.
+        return result if tf.is_tensor(result) else tf.constant(True)
 
     # Entered anew, so that `init_scope` leads there: out of the default graph of a program that has used TensorFlow
     # before it disables TF 2, it leads to eager mode and the variables of that.

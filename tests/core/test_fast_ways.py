@@ -149,6 +149,158 @@ def both(layout: str, fixed_scales: tuple[float, ...]) -> Callable[[list[Any]], 
     return fn
 
 
+class ChoicesTest(unittest.TestCase):
+    """Which way is taken where: of what costs time alone, no result tells."""
+
+    @parameterized.expand(
+        [
+            ("eager", "float32", 2**12 - 1, ""),
+            ("eager", "float32", 2**12, "squares"),
+            ("eager", "float64", 2**12, "squares"),
+            ("eager", "float16", 2**15 - 1, ""),
+            ("eager", "bfloat16", 2**15, "reciprocal"),
+            ("graph", "float32", 2**12 - 1, ""),
+            ("graph", "float32", 2**12, "squares sums"),
+            ("graph", "float64", 2**12, "squares sums"),
+            ("graph", "float32", None, ""),
+            ("graph", "float16", 2**15 - 1, ""),
+            ("graph", "float16", 2**15, "reciprocal"),
+            ("graph", "bfloat16", None, "reciprocal"),
+            ("graph", "int32", 2**15, ""),
+            ("xla", "float32", 2**12 - 1, ""),
+            ("xla", "float32", 2**12, "products"),
+            ("xla", "float64", 2**17, "products every"),
+            ("xla", "float16", 2**17 - 1, "products"),
+            ("xla", "bfloat16", None, "products every"),
+            ("xla", "int32", 2**15, ""),
+            ("xla on a GPU", "float32", 2**15, ""),
+        ]
+    )
+    def test_of_a_tensor(self, where: str, dtype: str, size: int | None, expected: str) -> None:
+        seen: dict[str, Any] = {}
+
+        def look(tensor: Any) -> None:
+            seen["products"] = fast.is_read_by_products(tensor)
+            seen["every"] = fast.are_read_by_products([tensor])
+            seen["sums"] = fast.is_read_by_sums(tensor)
+            seen["squares"] = fast.is_bounded_by_squares(tensor)
+            seen["reciprocal"] = fast.is_unscaled_by_reciprocal(tensor)
+            seen["xla"] = fast.uses_plain_ways()
+
+        def look_at_placeholder() -> None:
+            with tf.device("/GPU:0" if "GPU" in where else None):
+                look(tf.compat.v1.placeholder(dtype, [size]))
+
+        if where == "eager":
+            look(tf.zeros([size], dtype))
+        else:
+            tf.function(look_at_placeholder, jit_compile="xla" in where, autograph=False).get_concrete_function()
+        if "xla" not in where:
+            # It is asked of tensors that XLA compiles alone.
+            del seen["products"]
+        taken = ["xla"] * ("xla" in where) + expected.split()
+        self.assertEqual(seen, {way: way in taken for way in seen})
+
+    def test_of_eager_tensors(self) -> None:
+        small, sum_, large = tf.ones([2**12 - 1]), tf.ones([2**12]), tf.ones([2**20])
+        half, whole = tf.cast(small, tf.bfloat16), tf.cast(small, tf.int32)
+        with tf.device("CPU:1"):
+            elsewhere, few = tf.ones([2**20]), tf.ones([3])
+        for tensors, as_one_op, by_numpy in (
+            ([small] * 3, False, True),
+            ([small] * 4, True, False),
+            ([small, sum_], False, False),
+            ([tf.ones([2**20 - 1])], False, False),
+            ([small, large], True, False),
+            ([half], False, False),
+            ([tf.cast(small, tf.float16), tf.cast(small, tf.float64)], False, True),
+            ([whole], False, False),
+            ([elsewhere], False, False),
+            ([large, elsewhere], False, False),
+            ([few], False, False),
+            ([tf.Variable(small)] * 4, False, False),
+            ([tf.Variable(small)], False, False),
+        ):
+            ways = fast.runs_as_one_op(tensors), fast.are_read_by_numpy(tensors)
+            self.assertEqual(ways, (as_one_op, by_numpy), [(each.shape, each.dtype, each.device) for each in tensors])
+        with tf.GradientTape():
+            self.assertIs(fast.runs_as_one_op([small] * 4), False)
+        with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+            self.assertIs(fast.runs_as_one_op([small] * 4), False)
+        ways = []
+        tf.function(lambda: ways.extend([fast.runs_as_one_op([large]), fast.are_read_by_numpy([small])]))()
+        self.assertEqual(ways, [False, False])
+
+    def test_a_third_call_traces(self) -> None:
+        seen: list[Any] = []
+
+        def fn(tensors: list[Any]) -> list[Any]:
+            traced = [each.shape.as_list() if each.shape.rank else None for each in tensors]
+            seen.append("eager" if tf.executing_eagerly() else traced)
+            return [each + each for each in tensors]
+
+        def ran(as_one_op: Any, lengths: list[int], dtype: str = "float32", varying: tuple[int, ...] = ()) -> list[Any]:
+            seen.clear()
+            for length in lengths:
+                doubled = as_one_op([tf.ones([1], dtype)] * 3 + [tf.ones([length], dtype)], varying)
+                self.assertEqual([each.shape.as_list() for each in doubled], [[1]] * 3 + [[length]])
+                np.testing.assert_array_equal(doubled[3], [2] * length)
+            return list(seen)
+
+        as_one_op, ones = fast.AsOneOp(fn), [[1]] * 3
+        self.assertEqual(ran(as_one_op, [5] * 5), ["eager", "eager", [*ones, [5]]])
+        self.assertEqual(ran(as_one_op, [6] * 4), ["eager", "eager", [*ones, [6]]])
+        self.assertEqual(ran(as_one_op, [7, 8, 9, 2], varying=(3,)), ["eager", "eager", [*ones, None]])
+        self.assertEqual(ran(as_one_op, [5] * 4, "int32"), ["eager"] * 4)
+        # The last 16 kinds are kept.
+        ran(as_one_op, [5, *range(10, 25)])
+        self.assertEqual(ran(as_one_op, [5]), [])
+        ran(as_one_op, list(range(30, 46)))
+        self.assertEqual(ran(as_one_op, [5]), ["eager"])
+
+    @parameterized.expand(
+        [
+            ([[128, 4]] * 4, None, 1),
+            ([[128, 4]] * 4, "xla", 0),
+            ([[513]] * 4, None, 0),
+            ([[3]] * 3, None, 0),
+            ([[3]] * 3 + [[4]], None, 0),
+            ([[None]] * 4, None, 0),
+            ([None] * 4, None, 0),
+            ([[3], [4]] * 4, None, 2),
+        ]
+    )
+    def test_of_small_tensors_that_are_alike(self, shapes: list[Any], compiler: str | None, stacks: int) -> None:
+        def step() -> Any:
+            grads = [tf.compat.v1.placeholder(tf.float32, shape) for shape in shapes]
+            unscaled = unscale_gradients(grads, tf.compat.v1.placeholder(tf.float32, []))
+            # What was unscaled in a stack is looked at as that stack.
+            return all_finite(unscaled)
+
+        graph = tf.function(step, jit_compile=compiler == "xla", autograph=False).get_concrete_function().graph
+        packs = [op for op in graph.get_operations() if op.type == "Pack" and op.inputs[0].shape.rank != 0]
+        self.assertEqual(len(packs), stacks)
+
+    @parameterized.expand([(31, None, False), (32, None, True), (32, "strategy", False), (32, "xla", False)])
+    def test_of_a_conditional(self, count: int, where: str | None, is_one_op: bool) -> None:
+        graphs = []
+
+        def choose(condition: Any, tensors: list[Any]) -> Any:
+            with tf.distribute.OneDeviceStrategy("CPU:0").scope() if where == "strategy" else tf.name_scope("in"):
+                graphs.append(tf.compat.v1.get_default_graph())
+                return fast.value_from(tensors, condition, lambda *each: each[0], lambda *each: each[1], "choice")
+
+        step = tf.function(choose, jit_compile=where == "xla", autograph=False)
+        tensors = [tf.constant([index] * 2) for index in range(count)]
+        for taken in (True, False):
+            self.assertEqual(step(tf.constant(taken), tensors).numpy().tolist(), [1 - taken] * 2)
+        # The other kind, TensorFlow takes apart, but for XLA.
+        (conditional,) = [op for op in graphs[0].get_operations() if op.type == "StatelessIf"]
+        self.assertEqual(conditional.name.split("/")[-1], "choice")
+        self.assertEqual(conditional.outputs[0].shape, [2])
+        self.assertEqual(len(conditional.inputs) == count + 1, is_one_op)
+
+
 class SameResultsTest(Ways):
     @parameterized.expand([(layout, mode) for layout in LAYOUTS for mode in MODES])
     @pytest.mark.default_run("each value")
@@ -445,12 +597,13 @@ class AgainAndAgainTest(Ways):
         for step in range(6):
             # A batch that has other words in each step.
             sparse = tf.IndexedSlices(tf.cast(tf.fill([step, 2], 3.0), dtype), tf.range(step), tf.constant([9, 2]))
-            dense = [tf.cast(tf.fill([5, 5], 3.0 + step), dtype) for _ in range(6)]
+            # Some look as if they were like those of one batch.
+            dense = [tf.cast(tf.fill([2, 2], 3.0 + step), dtype) for _ in range(6)]
             unscaled = unscale_gradients([sparse, *dense, None], tf.constant(scale))
             exact = np.float32(3.0 + step) / np.float32(scale)
             for each in unscaled[1:7]:
                 self.assertEqual(each.dtype, dtype)
-                np.testing.assert_array_equal(each, np.full([5, 5], exact, dtype))
+                np.testing.assert_array_equal(each, np.full([2, 2], exact, dtype))
             self.assertIsInstance(unscaled[0], tf.IndexedSlices)
             self.assertEqual(unscaled[0].values.shape, [step, 2])
             self.assertIsNone(unscaled[7])
@@ -473,12 +626,6 @@ class AgainAndAgainTest(Ways):
         scale = tf.Variable(2.0)
         unscaled = tf.function(lambda: unscale_gradients(grads, tf.convert_to_tensor(scale)), autograph=False)()
         np.testing.assert_array_equal(unscaled, [[4.0 + index / 2] * 3 for index in range(5)])
-
-    def test_functions_for_many_shapes_are_not_kept(self) -> None:
-        for length in range(1, 40):
-            for _ in range(fast._CALLS_BEFORE + 1):
-                unscale_gradients([tf.ones([length])], tf.constant(2.0))
-        self.assertLessEqual(len(gradients._unscale_as_one_op._functions), fast._MOST_FUNCTIONS)
 
     def test_integers_are_unscaled_in_each_step_alike(self) -> None:
         grads = [tf.constant([4 * index, 8]) for index in range(fast._MANY + 1)]
