@@ -383,7 +383,7 @@ class Stacks:
         """
         unstacked: list[Any] = [None] * self._count
         for places, result in zip(self._places, results, strict=True):
-            parts = [result] if len(places) == 1 else tf.raw_ops.Unpack(value=result, num=len(places), axis=0)
+            parts = [result] if len(places) == 1 else tf.raw_ops.Unpack(value=result, num=len(places))
             for place, part in zip(places, parts, strict=True):
                 unstacked[place] = part
         return unstacked
@@ -408,7 +408,7 @@ def _grouped(tensors: list[Any]) -> list[list[int]]:
 
 def _stack(tensors: list[Any]) -> Any:
     stacked = _unstacked_from(tensors)
-    return tf.raw_ops.Pack(values=tensors, axis=0) if stacked is None else stacked
+    return tf.raw_ops.Pack(values=tensors) if stacked is None else stacked
 
 
 def _unstacked_from(tensors: list[Any]) -> Any:

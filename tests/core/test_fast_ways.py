@@ -281,6 +281,38 @@ class ChoicesTest(unittest.TestCase):
         packs = [op for op in graph.get_operations() if op.type == "Pack" and op.inputs[0].shape.rank != 0]
         self.assertEqual(len(packs), stacks)
 
+    @parameterized.expand(
+        [
+            ([2**14, 8], True, True),
+            ([2**14, 8], False, False),
+            ([2**15, 7], True, False),
+            ([17, 2**13 - 1], True, True),
+            ([17, 2**13], True, False),
+            ([None, 8], True, True),
+            ([8, None], True, False),
+            ([2**17], True, False),
+            (None, True, False),
+            ([], True, False),
+        ]
+    )
+    def test_of_columns(self, shape: Any, is_xla: bool, by_products: bool) -> None:
+        look = tf.function(all_finite, jit_compile=is_xla, autograph=False)
+        graph = look.get_concrete_function([tf.TensorSpec(shape)]).graph
+        self.assertEqual("MatMul" in str(graph.as_graph_def()), by_products)
+
+    def test_of_a_scale(self) -> None:
+        for scale, is_exact in (
+            (2.0**-16, False),
+            (2.0**-15, True),
+            (1.0, True),
+            (1 + 2.0**-23, False),
+            (3.0, False),
+            (2.0**24, True),
+            (2.0**25, False),
+        ):
+            for given in (scale, tf.constant(scale)):
+                self.assertEqual(bool(gradients._has_exact_reciprocal(given)), is_exact, given)
+
     @parameterized.expand([(31, None, False), (32, None, True), (32, "strategy", False), (32, "xla", False)])
     def test_of_a_conditional(self, count: int, where: str | None, is_one_op: bool) -> None:
         graphs = []
@@ -610,6 +642,7 @@ class AgainAndAgainTest(Ways):
             self.assertTrue(bool(all_finite(unscaled)))
             damaged = [*unscaled, tf.constant(np.inf if step % 2 else 1.0)]
             self.assertEqual(bool(all_finite(damaged)), step % 2 == 0)
+        self.assertEqual(len(gradients._unscale_as_one_op._functions), 1)
 
     def test_gradients_of_unscaled_gradients(self) -> None:
         x = tf.Variable(3.0)
