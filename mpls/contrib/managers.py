@@ -140,11 +140,11 @@ class FixedLossScaleManager(LossScaleManager):
         if to_float(loss_scale, subject) < 1:
             raise ArgumentValueError(error_text(subject, "be at least 1", loss_scale, advice, "contrib"))
         self._loss_scale = to_usable(loss_scale, subject, is_fixed=True)
-        self._is_read = False
+        self._is_unread = True
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 tensor."""
-        self._is_read = True
+        self._is_unread = False
         # Made at each call, so that it belongs to the graph in which it is used.
         return tf.convert_to_tensor(self._loss_scale, tf.float32)
 
@@ -254,11 +254,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         for name, variable in self._variables().items():
             track(self, variable, _NAMES_IN_CHECKPOINTS[name])
         self._lock = Lock()
-        self._is_read = False
+        self._is_unread = True
 
     def get_loss_scale(self) -> Any:
         """Return the loss scale, a scalar float32 variable."""
-        self._is_read = True
+        self._is_unread = False
         return self._loss_scale
 
     def _reset_stats(self) -> Any:

@@ -11,7 +11,7 @@ from mpls.contrib.managers import ARGUMENTS, ExponentialUpdateLossScaleManager, 
 from mpls.core.counters import Stuck
 from mpls.core.dynamic import SettingMembers
 from mpls.core.gradients import unscale_gradients
-from mpls.core.loss_scale import LossScale
+from mpls.core.loss_scale import LossScale, is_known_unread
 from mpls.core.replicas import decide_together
 from mpls.core.step_options import ReadOnly, checked_options, explained_arguments, read_only
 from mpls.errors import ArgumentTypeError, UndefinedMethodError, error_text
@@ -175,16 +175,13 @@ class _ManagedLossScale(LossScale):
         super().__init__()
         self._manager = manager
 
-    # A user's own manager does not record that it is read.
-
     @property
-    def _is_read(self) -> bool | None:
-        return getattr(self._manager, "_is_read", None)
+    def _is_unread(self) -> bool:
+        return is_known_unread(self._manager)
 
-    @_is_read.setter
-    def _is_read(self, is_read: bool | None) -> None:
-        if self._is_read is not None:
-            self._manager._is_read = is_read
+    @_is_unread.setter
+    def _is_unread(self, is_unread: bool) -> None:
+        self._manager._is_unread = is_unread
 
     def __call__(self) -> Any:
         return tf.convert_to_tensor(self._manager.get_loss_scale())

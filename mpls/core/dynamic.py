@@ -461,6 +461,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
     # Users' subclasses may define a constructor that does not call this class's.
     _scale_settings: ScaleSettings = DEFAULTS
     _searches = False
+    _is_unread = True
     # Whether the settings are constants in a graph.
     _is_built_in = False
     # Whether `configure` has set a hysteresis of 1 that was more before; the count of non-finite steps stays.
@@ -567,7 +568,7 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the current loss scale as a scalar float32 tensor."""
-        self._is_read = True
+        self._is_unread = False
         return value_of_variable(self._current_loss_scale)
 
     @as_written

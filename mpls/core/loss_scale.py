@@ -47,16 +47,16 @@ ProgramCalls = GraphLocal
 
 def read(loss_scale: Any) -> Any:
     """Return the value of a loss scale for an optimizer, which is no read of the program."""
-    is_read = getattr(loss_scale, "_is_read", None)
+    is_unread = is_known_unread(loss_scale)
     value = loss_scale()
-    if is_read is False:
-        loss_scale._is_read = False
+    if is_unread:
+        loss_scale._is_unread = True
     return value
 
 
 def is_known_unread(loss_scale: Any) -> bool:
     """Return whether a program never read a loss scale; False if its reads are not recorded."""
-    return getattr(loss_scale, "_is_read", None) is False
+    return getattr(loss_scale, "_is_unread", False)
 
 
 def recognition_base(name: str) -> Any:
@@ -135,13 +135,12 @@ class LossScale(KeepsState, Stateful, _Base, metaclass=abc.ABCMeta):
     # Users' subclasses may define a constructor that does not call this one.
     _skips_in_a_row = 0
     _has_told_of_skips = False
-    # Whether the program has read the scale, and so may scale by itself; None if its reads are not recorded.
-    _is_read: bool | None = None
+    # Whether the program has never read the scale, and so cannot scale by itself; users' subclasses do not record it.
+    _is_unread = False
 
     def __init__(self) -> None:
         self._variables = Weights()
         self._lock = Lock()
-        self._is_read = False
 
     @abc.abstractmethod
     def __call__(self) -> tf.Tensor:
@@ -249,6 +248,7 @@ class FixedLossScale(LossScale, _FixedBase):
     """
 
     _skip_nonfinite = False
+    _is_unread = True
 
     @explained_arguments("FixedLossScale", {"initial_scale": "loss_scale_value={!r}"}, "fixed-scales")
     def __init__(self, loss_scale_value: SupportsFloat, *, skip_nonfinite: bool = False) -> None:
@@ -295,7 +295,7 @@ class FixedLossScale(LossScale, _FixedBase):
     @as_written
     def __call__(self) -> tf.Tensor:
         """Return the loss scale as a scalar float32 tensor, always the same number."""
-        self._is_read = True
+        self._is_unread = False
         # A new constant at each call: it belongs to the graph and the device of the caller.
         return tf.constant(self._loss_scale_value, tf.float32)
 
@@ -466,7 +466,6 @@ class StepScale(Stateful):
     """
 
     def __init__(self, loss_scale: Any) -> None:
-        super().__init__()
         self._variables = Weights()
         self._lock = Lock()
         self._loss_scale = loss_scale

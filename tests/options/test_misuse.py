@@ -217,6 +217,20 @@ class ForgottenTest(unittest.TestCase):
             WAYS[way](step)()
         self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True], texts)
 
+    @parameterized.expand([("abstract", mpls.v1.LossScale, False), ("dynamic", mpls.v1.DynamicLossScale, True)])
+    def test_only_a_loss_scale_that_records_reads_is_called_forgotten(self, name: str, base: Any, told: bool) -> None:
+        class Own(base):
+            if not told:
+                __call__ = lambda loss_scale: tf.constant(8.0)  # noqa: E731
+                update = lambda loss_scale, grads: (None, tf.constant(True))  # noqa: E731
+                get_config = lambda loss_scale: {}  # noqa: E731
+
+        opt, variable = tf.compat.v1.train.GradientDescentOptimizer(1), tf.Variable(4.0)
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(opt, Own())
+        with warned() as texts:
+            opt.apply_gradients([(tf.constant(1.0), variable)])
+        self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True] * told)
+
     @parameterized.expand(KERAS_OPTIMIZERS)
     def test_a_fixed_scale_of_1_may_be_forgotten(self, family: str) -> None:
         for scale in (1.0, 2.0):
