@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.upstream.keras_packages import keras_graph_session
 
 v1 = tf.compat.v1
 
@@ -247,9 +249,9 @@ def test_a_native_loss_scale_has_none() -> None:
 
 
 class TestGraphs:
-    def build(self) -> Any:
+    def build(self, **options: Any) -> Any:
         weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
-        opt = MAKERS["v1"]((8.0, 5))
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(TF_1, mpls.v1.DynamicLossScale(8.0, 5), **options)
         opt.minimize(weight * weight, var_list=[weight])
         return opt
 
@@ -270,19 +272,65 @@ class TestGraphs:
                 assert opt.state_dict(session) == STATE
 
     def test_of_a_monitored_session(self) -> None:
+        class Counting(v1.train.SessionRunHook):
+            runs = 0
+
+            def before_run(self, run_context: Any) -> None:
+                Counting.runs += 1
+
         with tf.Graph().as_default():
-            opt, step = self.build(), v1.train.get_or_create_global_step()
-            hook = v1.train.StepCounterHook()
-            with v1.train.MonitoredSession(hooks=[hook]) as session:
+            opt = self.build()
+            with v1.train.MonitoredSession(hooks=[Counting()]) as session:
                 assert opt.state_dict(session)["scale"] == 8.0
                 opt.load_state_dict({**opt.state_dict(session), "scale": 2.0}, session)
-                assert (opt.state_dict(session)["scale"], session.run(step)) == (2.0, 0)
+                assert opt.state_dict(session)["scale"] == 2.0
+                assert Counting.runs == 0
+
+    def test_from_another_graph(self) -> None:
+        with tf.Graph().as_default():
+            opt = self.build(max_consecutive_skips=3)
+            session = v1.Session()
+            session.run(v1.global_variables_initializer())
+        opt.load_state_dict({**opt.state_dict(session), "good_steps": 4, "skipped_steps": 2}, session)
+        assert opt._loss_scale.state_dict(session)["good_steps"] == 4
+        assert opt.state_dict(session)["skipped_steps"] == 2
+
+    def test_on_all_replicas(self) -> None:
+        strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+        with tf.Graph().as_default(), strategy.scope(), v1.Session() as session:
+            scale = MAKERS["loss_scale"]((8.0, 5))
+            session.run(v1.global_variables_initializer())
+            scale.load_state_dict(STATE)
+            assert scale.state_dict() == STATE
+            assert session.run(strategy.experimental_local_results(scale._current_loss_scale)) == (SCALE, SCALE)
+
+    def test_of_a_copy_from_eager_mode(self) -> None:
+        scale = MAKERS["loss_scale"]((8.0, 5))
+        scale()
+        copied = pickle.loads(pickle.dumps(scale))
+        with tf.Graph().as_default(), v1.Session() as session:
+            copied()
+            session.run(v1.global_variables_initializer())
+            assert copied.state_dict()["scale"] == 8.0
+
+    def test_is_in_resource_variables_in_any_program(self) -> None:
+        v1.disable_resource_variables()
+        try:
+            with tf.Graph().as_default():
+                assert MAKERS["loss_scale"]((8.0, 5))._current_loss_scale.op.type == "VarHandleOp"
+        finally:
+            v1.enable_resource_variables()
+
+    def test_the_session_of_keras_initializes_it(self) -> None:
+        with tf.Graph().as_default():
+            scale = MAKERS["loss_scale"]((8.0, 5))
+            assert scale.state_dict(keras_graph_session())["scale"] == 8.0
 
     def test_without_a_session_is_refused(self) -> None:
         with tf.Graph().as_default():
             opt = self.build()
-            for call in (opt.state_dict, lambda: opt.load_state_dict(STATE)):
-                with pytest.raises(RuntimeError, match="needs a session"):
+            for name, call in (("state_dict", opt.state_dict), ("load_state_dict", lambda: opt.load_state_dict(STATE))):
+                with pytest.raises(RuntimeError, match=rf"^{name}\(\) needs a session"):
                     call()
 
     def test_inside_a_function_is_refused(self) -> None:
