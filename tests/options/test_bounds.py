@@ -307,6 +307,13 @@ class RefusedTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "multiplier must be above 1 with adjustable=True"):
                 mpls.v1.DynamicLossScale(8.0, 2, multiplier, adjustable=True)
 
+    def test_a_factor_that_nobody_passed_is_not_in_the_config(self) -> None:
+        loss_scale = mpls.v1.DynamicLossScale(8.0, 2, 3.0, adjustable=True)
+        before = loss_scale.get_config()
+        loss_scale()
+        self.assertEqual(loss_scale.get_config(), before)
+        self.assertNotIn("backoff_factor", before)
+
     @parameterized.expand(FAMILIES)
     def test_the_largest_float32_as_it_is_printed_is_a_scale(self, family: str) -> None:
         largest = 3.4028235e38

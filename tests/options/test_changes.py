@@ -76,13 +76,16 @@ class ElsewhereTest(unittest.TestCase):
             self.assertEqual(again.get_config()["increment_period"], 5)
 
     def test_errors_name_the_method(self) -> None:
-        loss_scale = mpls.v1.DynamicLossScale(8.0, adjustable=True)
-        calls = {"set_scale": lambda: loss_scale.set_scale(4), "configure": lambda: loss_scale.configure(min_scale=2)}
-        for method, call in calls.items():
-            with self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) must be called outside of tf.function"):
-                tf.function(call)()
-            with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) needs a session"):
-                call()
+        for adjustable in (True, None):
+            scale = mpls.v1.DynamicLossScale(8.0, adjustable=adjustable)
+            calls = {"set_scale": lambda: scale.set_scale(4), "configure": lambda: scale.configure(min_scale=2)}  # noqa: B023
+            for method, call in calls.items():
+                with self.assertRaisesRegex(RuntimeError, rf"^{method}\(\) must be called outside of tf.function"):
+                    tf.function(call)()
+                if method == "set_scale" or adjustable:
+                    message = rf"^{method}\(\) needs a session"
+                    with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, message):
+                        call()
 
 
 class GrowthStepsTest(unittest.TestCase):
@@ -183,7 +186,12 @@ class ReplacedTest(unittest.TestCase):
         self.assertEqual(len(caught.warnings), 1)
         self.assertEqual(opt.max_scale, 64.0)
         opt.configure(max_scale=32)
-        # It is said once; and nothing where they agree.
+        # It is said once of each bound; and nothing where they agree.
+        tf.train.Checkpoint(opt=opt).read(path)
+        opt.configure(min_scale=0.25)
+        with self.assertWarnsRegex(MplsWarning, r"min_scale=0\.5 is taken from the checkpoint"):
+            tf.train.Checkpoint(opt=opt).read(path)
+        opt.configure(min_scale=0.25, max_scale=32)
         tf.train.Checkpoint(opt=opt).read(path)
         tf.train.Checkpoint(opt=same).read(path)
 

@@ -214,6 +214,8 @@ class SharedScaleTest(unittest.TestCase):
             (lambda: other.set_scale(64), 64.0),
             (lambda: one.configure(max_scale=32), 32.0),
             (lambda: other.configure(max_scale=16), 16.0),
+            (lambda: one.load_state_dict({**one.state_dict(), "scale": 4.0}), 4.0),
+            (lambda: one.load_state_dict({**one.state_dict(), "scale": 8.0}), 8.0),
         ):
             change()
             self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [scale] * 3)
