@@ -326,6 +326,13 @@ class CheckpointTest(unittest.TestCase):
         tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
         self.assertEqual(float(optimizers[1]._loss_scale_manager.scale), 2.0)
 
+    def test_a_manager_that_was_shared(self) -> None:
+        first, second, *restored = (managed(v1.train.AdamOptimizer()) for _ in range(4))
+        shares = mpls.contrib.LossScaleOptimizer(second._opt, first._loss_scale_manager)
+        path = tf.train.Checkpoint(one=first, other=shares).save(self.prefix)
+        with self.assertWarnsRegex(MplsWarning, r"other shared.*stays at 64\.0\..* or call load_state_dict\(\)"):
+            tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path)
+
     def test_more_bad_steps_than_the_manager_waits_for(self) -> None:
         variable = tf.Variable(1.0)
         saved, optimizer = (managed(v1.train.AdamOptimizer(), decr) for decr in (3, 1))

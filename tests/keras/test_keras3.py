@@ -181,6 +181,7 @@ class RefusalTest(unittest.TestCase):
             (lambda: optimizer.apply([None], [variable]), "at least one gradient that is not None"),
             (lambda: optimizer.apply_gradients([]), "hold at least one pair"),
             (lambda: optimizer.apply_gradients([(None, variable)]), r"that is not None; got \['weight'\]"),
+            (lambda: optimizer.apply_gradients([(None, 7)]), r"that is not None; got \['7'\]"),
         ):
             with self.assertRaisesRegex(ValueError, message) as caught:
                 compiled(call)()
