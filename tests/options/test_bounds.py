@@ -229,7 +229,8 @@ class AttributesTest(unittest.TestCase):
     def test_those_of_a_manager_can_be_read(self) -> None:
         manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, max_scale=64)
         self.assertEqual((manager.min_scale, manager.max_scale, manager.consecutive_hysteresis), (1.0, 64.0, False))
-        with self.assertRaisesRegex(AttributeError, "max_scale must be given to the constructor"):
+        message = r"^ExponentialUpdateLossScaleManager: max_scale must be given to the constructor"
+        with self.assertRaisesRegex(AttributeError, message):
             manager.max_scale = 32.0
 
 
@@ -310,9 +311,13 @@ class RefusedTest(unittest.TestCase):
     def test_a_factor_that_nobody_passed_is_not_in_the_config(self) -> None:
         loss_scale = mpls.v1.DynamicLossScale(8.0, 2, 3.0, adjustable=True)
         before = loss_scale.get_config()
+        # Whoever asks for it may be outside of the strategy that the scale is for.
+        self.assertEqual(loss_scale._weights, {})
         loss_scale()
         self.assertEqual(loss_scale.get_config(), before)
         self.assertNotIn("backoff_factor", before)
+        with tf.Graph().as_default():
+            self.assertEqual(mpls.v1.DynamicLossScale(8.0, 2, 3.0, adjustable=True).get_config(), before)
 
     @parameterized.expand(FAMILIES)
     def test_the_largest_float32_as_it_is_printed_is_a_scale(self, family: str) -> None:

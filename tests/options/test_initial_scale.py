@@ -73,6 +73,15 @@ class SearchTest(unittest.TestCase):
         expected = [512.0, 256.0, 256.0, 512.0, 256.0, 256.0, 512.0, 256.0, 256.0, 512.0]
         self.assertEqual(self._runs(scale, runs), expected)
 
+    def test_with_a_counter_of_the_program(self) -> None:
+        class Small(mpls.v1.DynamicLossScale):
+            def __init__(self) -> None:
+                super().__init__("auto")
+                self._num_good_steps = self._add_weight("counted", 0, tf.int32)
+
+        values = [(1, 1.0), (2, INF), (9, 1.0), (1, INF), (9, 1.0)]
+        self.assertEqual(self._runs(Small(), values), self._runs(mpls.v1.DynamicLossScale("auto"), values))
+
     def test_a_ceiling_ends_it(self) -> None:
         scale = mpls.v1.DynamicLossScale("auto", increment_period=100, max_scale=512.0)
         runs = [(1, 1.0), (1, 1.0), (1, INF), (99, 1.0), (1, 1.0)]
