@@ -135,8 +135,14 @@ class LossScale(KeepsState, Stateful, _Base, metaclass=abc.ABCMeta):
     # Users' subclasses may define a constructor that does not call this one.
     _skips_in_a_row = 0
     _has_told_of_skips = False
-    # Whether the program has never read the scale, and so cannot scale by itself; users' subclasses do not record it.
+    # Whether the program has never read the scale, and so cannot scale by itself.
     _is_unread = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__call__" in vars(cls):
+            # A subclass of the user's that reads the scale in its own way does not record it.
+            cls._is_unread = vars(cls).get("_is_unread", False)
 
     def __init__(self) -> None:
         self._variables = Weights()

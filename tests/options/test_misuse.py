@@ -217,7 +217,13 @@ class ForgottenTest(unittest.TestCase):
             WAYS[way](step)()
         self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True], texts)
 
-    @parameterized.expand([("abstract", mpls.v1.LossScale, False), ("dynamic", mpls.v1.DynamicLossScale, True)])
+    @parameterized.expand(
+        [
+            ("abstract", mpls.v1.LossScale, False),
+            ("dynamic", mpls.v1.DynamicLossScale, False),
+            ("dynamic_as_it_is", mpls.v1.DynamicLossScale, True),
+        ]
+    )
     def test_only_a_loss_scale_that_records_reads_is_called_forgotten(self, name: str, base: Any, told: bool) -> None:
         class Own(base):
             if not told:
