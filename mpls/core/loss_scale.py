@@ -476,6 +476,9 @@ class StepScale(Stateful):
         self._lock = Lock()
         self._loss_scale = loss_scale
         self._times_set = self._times_set_now()
+        if tf.distribute.has_strategy() and not is_fixed(loss_scale):
+            # A first step inside a replica cannot create it where `merge_call` is forbidden.
+            self._created_weight(STEP_SCALE)
 
     def _initial_weights(self) -> dict[str, tuple[Any, Any]]:
         # In a graph, the shared variable has no value before a session has run.
@@ -494,11 +497,6 @@ class StepScale(Stateful):
         if tf.executing_eagerly() and self._times_set != self._times_set_now():
             self._follow()
         return tf.convert_to_tensor(self._created_weight(STEP_SCALE))
-
-    def create(self) -> None:
-        """Create the variable of the current graph, or of eager mode, if it does not exist yet."""
-        if not is_fixed(self._loss_scale):
-            self._created_weight(STEP_SCALE)
 
     def after(self, step: Any) -> Any:
         """Take over the shared value after a step of the optimizer.

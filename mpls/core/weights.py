@@ -194,7 +194,7 @@ class Stateful(TrackableBase):
         return children
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
-        self._create_weights()
+        # TensorFlow asks for the children first, which creates the variables.
         known = Trackable._lookup_dependency(self, name, cached_dependencies)
         return self._weights_here().get(name) if known is None else known
 

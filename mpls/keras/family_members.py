@@ -200,8 +200,6 @@ class FamilyMembers(Counted, ChangesScale, Restorable):
             self._loss_scale._created_weight(CURRENT_SCALE)
         if self._record is not None:
             self._record.create()
-        if self._step_scale is not None:
-            self._step_scale.create()
 
     # Methods that all families have, with arguments of their own.
 

@@ -171,6 +171,13 @@ class BoundsTest(unittest.TestCase):
         with self.assertRaisesRegex(error, message):
             mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, **options)
 
+    def test_only_the_constructor_takes_them(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
+        opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(1.0), manager)
+        text = r"LossScaleOptimizer: min_scale must not be set here; got 2.0 .*Manager\(\.\.\., min_scale=2\.0\)"
+        with self.assertRaisesRegex(AttributeError, text):
+            opt.min_scale = 2.0
+
     def test_an_initial_scale_below_the_floor_is_taken_as_by_the_original(self) -> None:
         self.assertEqual(self.scales(".", "eager", initial=0.25), [0.5])
 

@@ -356,6 +356,20 @@ class CauseTest(unittest.TestCase):
             opt.minimize(lambda factor=factor: _sqrt_at_zero(weight) + factor, [weight])
         self.assertEqual([(each.cause, each.nonfinite_losses) for each in called], [("scale", 1)])
 
+    def test_a_fixed_scale_of_tensorflow_cannot_fall(self) -> None:
+        class Skips(v1.mixed_precision.FixedLossScale):
+            def update(self, grads: Any) -> Any:
+                return tf.no_op(), tf.reduce_all(tf.math.is_finite(grads))
+
+        called: list[Stuck] = []
+        inner = v1.train.GradientDescentOptimizer(RATE)
+        options = {"max_consecutive_skips": 1, "on_give_up": called.append}
+        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Skips(8.0), **options)
+        weight = tf.Variable(1.0)
+        for _ in range(2):
+            opt.minimize(lambda: _sqrt_at_zero(weight), [weight])
+        self.assertEqual([(each.cause, each.at_floor) for each in called], [("model", True)])
+
     @parameterized.expand([(family, bad) for family in ("legacy", "new", "keras3") for bad in (0, 1)])
     def test_a_loss_of_one_replica_counts(self, family: str, bad: int) -> None:
         called: list[Stuck] = []
