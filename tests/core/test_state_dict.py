@@ -328,8 +328,9 @@ class TestGraphs:
 
     def test_without_a_session_is_refused(self) -> None:
         with tf.Graph().as_default():
-            opt = self.build()
-            for name, call in (("state_dict", opt.state_dict), ("load_state_dict", lambda: opt.load_state_dict(STATE))):
+            opt, manager = self.build(), mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5)
+            calls = [("state_dict", opt.state_dict), ("load_state_dict", lambda: opt.load_state_dict(STATE))]
+            for name, call in [*calls, ("state_dict", manager.state_dict)]:
                 with pytest.raises(RuntimeError, match=rf"^{name}\(\) needs a session"):
                     call()
 
