@@ -28,6 +28,7 @@ from mpls.upstream.tensorflow import key_of_graph
 from mpls.upstream.trackables import hook_savers, object_keys_by_name, saved_also_as
 
 _ATTRIBUTE = "_mpls_state"
+_SCALE_KEY = re.compile(rf"(^|/){CURRENT_SCALE}(_\d+)?$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,6 +333,8 @@ def substitutes_for(
         is none.
     """
     present = {name for entry in entries if entry.name in found or entry.name in keys for name in entry.variables}
+    unread = found - {*numbers, *keys.values(), *(entry.name for entry in entries)}
+    has_other_scale = any(_SCALE_KEY.search(key) for key in unread)
     substitutes: dict[str, Any] = {name: key for name, key in keys.items() if name != key}
     for entry in entries:
         if entry.name in found or entry.name in keys:
@@ -339,8 +342,10 @@ def substitutes_for(
         number = next((numbers[name] for name in entry.variables if name in numbers), None)
         if number is None:
             return entry.name
-        if number.is_used and any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers)):
-            # The file has the scale and not the counter, or the reverse. No release writes such a file.
+        is_half = any(numbers[name].loss_scale is number.loss_scale for name in present & set(numbers))
+        if number.is_used and (is_half or has_other_scale):
+            # The file has the scale and not the counter, or the reverse, which no release writes; or the scale has
+            # another name in it.
             return entry.name
         substitutes[entry.name] = np.asarray(number.initial, entry.output.dtype.as_numpy_dtype)
     return substitutes
@@ -494,17 +499,18 @@ def _feeds_for(graph: Any, saver_def: Any, path: str) -> dict[Any, Any] | Except
     _refuse_invalid_scales(path, entries, numbers, keys_of_scales, found)
     of_optimizers = _variables(entries, state.names("parts"))
     keys = find_keys(of_optimizers, state, path, reader)
+    advice = f"build the optimizers in the order and the scopes of the program that wrote {path}. See mpls docs savers"
     if keys is None:
         key = next(name for name in of_optimizers if name not in found)
         return _error(
             f"Key {key} not found in checkpoint, nor, without doubt, what TensorFlow's own wrapper has called it: "
-            f"build the optimizers in the order and the scopes of the program that wrote {path}. "
-            "See mpls docs savers"
+            + advice
         )
     substitutes = substitutes_for(entries, {**keys, **keys_of_scales}, numbers, found)
     if isinstance(substitutes, str):
         # TensorFlow would name the first of all missing keys, which may be one that mpls can replace.
-        return _error(f"Key {substitutes} not found in checkpoint")
+        is_of_scale = substitutes in _variables(entries, numbers)
+        return _error(f"Key {substitutes} not found in checkpoint" + (f": {advice}" if is_of_scale else ""))
     feeds = _feeds(path, entries, substitutes, reader)
     _warn_of_missing_scales(path, entries, substitutes, numbers)
     return feeds

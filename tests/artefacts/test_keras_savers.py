@@ -213,6 +213,20 @@ class TestCross(InFolder):
         with program(mixed(native), spec) as (_, session), error:
             v1.train.Saver().restore(session, path)
 
+    def test_names_that_the_user_has_put_before(self) -> None:
+        def saver() -> Any:
+            return v1.train.Saver({f"mine/{name}": each for name, each in by_name().items()})
+
+        spec = Spec("SGD", scopes=("", ""))
+        with program(native, spec) as (made, session):
+            made.train(session, [1.0, 2.0])
+            path = saver().save(session, str(self.folder / "model"))
+            state = made.state(session)
+        # Each wrapper has two loss scales, which count in the numbers of names.
+        with program(experimental, spec) as (made, session):
+            saver().restore(session, path)
+            assert_near(made.state(session), state, exact=True)
+
     @parameterized.expand([("native",), ("public",)])
     @pytest.mark.default_run("one case")
     def test_dynamic_to_fixed(self, writer: str) -> None:

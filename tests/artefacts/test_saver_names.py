@@ -103,10 +103,8 @@ def parts_of(seed: int) -> list[Part]:
 
 
 class SaverNamesTest(unittest.TestCase):
-    @parameterized.expand([(seed,) for seed in range(40)])
-    @pytest.mark.default_run("each value", by=lambda seed: (seed % 4,))
-    def test_the_same_is_restored_or_nothing(self, seed: int) -> None:
-        parts, is_second = parts_of(seed), seed % 8 > 3
+    def assert_same(self, parts: list[Part], *, is_second: bool, is_found: bool) -> None:
+        """Require that what one program writes, the other restores whole or not at all."""
         scales = {part.scale for part in parts}
         for writer, reader in (("native", "mpls"), ("mpls", "native"), ("mpls", "mpls")):
             with tempfile.TemporaryDirectory() as folder:
@@ -116,5 +114,14 @@ class SaverNamesTest(unittest.TestCase):
                 for read_second in {is_second, is_second or reader == "mpls"}:
                     with tf.Graph().as_default(), control_flow(v2=read_second):
                         restored = Program(reader, parts).restore(f"{folder}/model")
-                    if restored or writer == reader or (reader == "mpls" and "none" not in scales) or seed % 4 == 0:
+                    if restored or writer == reader or (reader == "mpls" and "none" not in scales) or is_found:
                         self.assertEqual(restored, saved, (writer, reader, parts))
+
+    @parameterized.expand([(seed,) for seed in range(40)])
+    @pytest.mark.default_run("each value", by=lambda seed: (seed % 4,))
+    def test_the_same_is_restored_or_nothing(self, seed: int) -> None:
+        self.assert_same(parts_of(seed), is_second=seed % 8 > 3, is_found=seed % 4 == 0)
+
+    def test_only_optimizers_of_a_kind_count(self) -> None:
+        optimizers = (("SGD", "fixed"), ("Adam", "fixed"), ("Adam", "dynamic"), ("SGD", "fixed"), ("SGD", "fixed"))
+        self.assert_same([Part(*each, "", 0) for each in optimizers], is_second=False, is_found=True)

@@ -186,6 +186,29 @@ class TestNamesOfPowers(InFolder):
             v1.train.Saver().restore(session, path)
             assert powers(session) == expected
 
+    def test_are_found_in_another_scope_without_the_loss_scale(self) -> None:
+        path, expected = saved_by(ours, self.folder, "a", v2=False)
+        with graph(), v1.Session() as session:
+            train_adams(ours, "c")
+            of_scale = ("c/current_loss_scale", "c/good_steps")
+            others = [each for each in v1.global_variables() if each.op.name not in of_scale]
+            v1.train.Saver(others).restore(session, path)
+            assert powers(session) == expected
+            # The file has a loss scale, so that it was not saved without.
+            with pytest.raises(tf.errors.NotFoundError, match=r"Key c/.* not found in checkpoint: build .* scopes of"):
+                v1.train.Saver().restore(session, path)
+
+    def test_are_found_for_reference_variables(self) -> None:
+        v1.disable_resource_variables()
+        try:
+            path, expected = saved_by(native, self.folder, "", v2=False)
+            with graph(), v1.Session() as session:
+                train_adams(ours, "")
+                v1.train.Saver().restore(session, path)
+                assert powers(session) == expected
+        finally:
+            v1.enable_resource_variables()
+
     def test_of_one_of_two_optimizers(self) -> None:
         path, expected = saved_by(native, self.folder, "", v2=False, conditionals=2)
         with graph(), v1.Session() as session:
@@ -270,16 +293,13 @@ class TestNamesOfPowers(InFolder):
             w_only = v1.train.Saver([by_name["w0"]]).save(session, str(self.folder / "w"))
             expected = powers(session)
         assert [name for name, _ in tf.train.list_variables(w_only)] == ["w0"]
-        for kind in ("list", "dict"):
+        for kind, wrap in (("list", native), ("dict", native), ("renamed", native), ("renamed", ours)):
             with graph(), v1.Session() as session:
-                train_adams(native, "")
-                v1.train.Saver().restore(session, saved[kind])
+                train_adams(wrap, "")
+                prefix = "mine/" if kind == "renamed" else ""
+                by_key = {f"{prefix}{each.op.name}": each for each in v1.global_variables()}
+                v1.train.Saver(by_key).restore(session, saved[kind])
                 assert powers(session) == expected
-        with graph(), v1.Session() as session:
-            train_adams(ours, "")
-            variables = {f"mine/{each.op.name}": each for each in v1.global_variables()}
-            v1.train.Saver(variables).restore(session, saved["renamed"])
-            assert powers(session) == expected
         with graph(), v1.Session() as session:
             train_adams(ours, "")
             numbered = {f"v{number}": each for number, each in enumerate(v1.global_variables())}
@@ -301,10 +321,14 @@ class TestKindsOfSavers(InFolder):
     def reference(self, value: Any, name: str) -> Any:
         return v1.Variable(value, name=name, use_resource=False)
 
+    def on_two_devices(self, value: Any, name: str) -> Any:
+        with tf.device(f"/cpu:{len(v1.global_variables()) % 2}"):
+            return v1.Variable(value, name=name, use_resource=True)
+
     @parameterized.expand([("sharded",), ("sequential",), ("reference",), ("var_list",), ("finalized",)])
     @pytest.mark.default_run("each value")
     def test_restore_what_was_saved_without_scaling(self, kind: str) -> None:
-        make = self.reference if kind == "reference" else None
+        make = {"reference": self.reference, "sharded": self.on_two_devices}.get(kind)
         path = saved_plain(self.folder, sharded=kind == "sharded", make=make)
         reader = tf.train.load_checkpoint(path)
         with graph(), v1.Session() as session:
