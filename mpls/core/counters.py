@@ -235,7 +235,6 @@ class Overflows(Stateful):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._variables = Weights()
         self._lock = Lock()
         # In each graph, the names of variables by the end of the names of their counts.
@@ -403,10 +402,9 @@ class _Step:
             self.losses = [_flag_of([first, loss]), *later]
             return
         is_fine = all_finite(loss)
-        follows = later[0] if later else 0.0
         self.losses = [
             _flag_of([first, tf.where(is_fine | ~grads_finite, 0.0, float("nan"))]),
-            _flag_of([follows, tf.where(is_fine | grads_finite, 0.0, float("nan"))]),
+            _flag_of([*later, tf.where(is_fine | grads_finite, 0.0, float("nan"))]),
         ]
 
     def note_gradients(self, grads: list[Any]) -> None:
@@ -617,7 +615,6 @@ class StepRecord(Stateful):
     """
 
     def __init__(self, options: StepOptions) -> None:
-        super().__init__()
         self._variables = Weights()
         self._lock = Lock()
         self.options = options

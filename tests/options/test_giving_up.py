@@ -23,10 +23,12 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
+from mpls.core import fast
 from mpls.core.counters import Facts, Stuck, cause_of
 from mpls.errors import MplsWarning, TrainingStuckError
+from tests.golden.replay import control_flow
 
-from .trainers import EAGER, FAMILIES, MODES, RATE, trainer
+from .trainers import EAGER, FAMILIES, MODES, RATE, SESSION, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -54,6 +56,28 @@ class GivingUpTest(unittest.TestCase):
                     session.run(train_op)
                 opt.check_skips(session)
             self.assertEqual([each.recent_scales for each in called], [(8.0, 4.0, 2.0)])
+
+    @parameterized.expand(
+        [
+            (f"{next(iter(options))}_{v2}", options, v2)
+            for options in ({"count_steps": True}, {"track_overflows": True}, {"max_consecutive_skips": 1})
+            for v2 in (False, True)
+        ]
+    )
+    def test_in_a_session_that_calls_no_function(self, name: str, options: dict[str, Any], v2: bool) -> None:
+        called: list[Stuck] = []
+        how = {"on_give_up": called.append} if "max_consecutive_skips" in options else {}
+        as_with_xla = unittest.mock.patch.object(fast, "uses_plain_ways", return_value=True)
+        with as_with_xla, control_flow(v2=v2), trainer("v1", SESSION, 8.0, 10, **options, **how) as training:
+            for _ in range(2):
+                training.take(NAN)
+            shown = training.shown()
+            self.assertEqual((shown["skipped_steps"], shown["consecutive_skips"]), (2, 2))
+            if options.keys() & {"track_overflows"}:
+                self.assertEqual([each.count for each in training.opt.overflow_report(training.session)], [2])
+            if how:
+                training.opt.check_skips(training.session)
+                self.assertEqual([(each.recent_scales, each.nonfinite_losses) for each in called], [((8.0, 4.0), 2)])
 
     @parameterized.expand(FAMILIES)
     def test_a_refused_loss_is_forgotten(self, family: str) -> None:
