@@ -177,7 +177,8 @@ class AllFiniteTest(unittest.TestCase):
         for number in (1 + 2j, complex(INF, 1), complex(1, -INF), complex(NAN, 1), complex(1, NAN)):
             has_infinity, has_nan = (any(map(kind, (number.real, number.imag))) for kind in (math.isinf, math.isnan))
             is_finite = not (has_infinity or has_nan)
-            for shape in ((), (2, 3), (5000,)):
+            # XLA looks at all sizes in the same way.
+            for shape in ((5000,),) if mode == "jit_compile" else ((), (2, 3), (5000,)):
                 grad = np.ones(shape, np.complex64)
                 grad[(-1,) * len(shape)] = number
                 self.assertEqual(

@@ -395,6 +395,7 @@ class CauseTest(unittest.TestCase):
         self.assertEqual([(each.cause, each.at_floor) for each in called], [("model", True)])
 
     @parameterized.expand([(family, bad) for family in ("legacy", "new", "keras3") for bad in (0, 1)])
+    @pytest.mark.default_run("each value")
     def test_a_loss_of_one_replica_counts(self, family: str, bad: int) -> None:
         called: list[Stuck] = []
         options = {"max_consecutive_skips": 1, "on_give_up": called.append}
