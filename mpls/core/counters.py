@@ -750,7 +750,8 @@ class StepRecord(Stateful):
             noted.append(group(self.counter(SKIP_FACTS).assign(tf.stack(after))))
             noted.append(self._noted_scale(loss_is_finite, scale))
             noted.append(self._given_up([skipped, in_a_row, *noted], names, of_variables, bool(losses)))
-        return group(skipped, in_a_row, *noted)
+        # What is noted waits for both.
+        return group(*noted)
 
     def _noted_scale(self, loss_is_finite: Any, scale: Any) -> Any:
         """Keep the scale, and count the step if the loss was not finite; -1 if that is not known."""

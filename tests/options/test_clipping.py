@@ -255,6 +255,35 @@ class SeveralTest(unittest.TestCase):
         unscale(2, INF), unscale(100)
         opt.apply_gradients([(tf.constant(1.0), weight)])
         self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
+        before = unscale(40, INF)
+        self.assertLess(unscale(200, INF) - before, 40)
+
+    def test_many_losses_of_a_function(self) -> None:
+        opt, weight = legacy(), tf.Variable(1.0)
+
+        def step(value: Any) -> None:
+            total = tf.zeros([])
+            for factor in [value, *[tf.constant(1.0)] * 19]:
+                with tf.GradientTape() as tape:
+                    loss = opt.get_scaled_loss(weight * factor)
+                (grad,) = opt.get_unscaled_gradients(tape.gradient(loss, [weight]))
+                total += tf.clip_by_value(grad, -1.0, 1.0)
+            opt.apply_gradients([(total, weight)])
+
+        step = tf.function(step, autograph=False)
+        for value in (1.0, INF):
+            step(tf.constant(value))
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
+
+    def test_many_gradients_whose_rows_differ_in_number(self) -> None:
+        opt, weights = legacy(), [tf.Variable([1.0, 1.0]) for _ in range(6)]
+        for number, value in enumerate((1.0, 1.0, 1.0, 1.0, INF), 1):
+            rows = tf.IndexedSlices(tf.fill([number], value), tf.zeros([number], tf.int32), [2])
+            opt.get_scaled_loss(tf.constant(1.0))
+            *dense, sparse = opt.get_unscaled_gradients([*[tf.ones([2])] * 5, rows])
+            clipped = tf.IndexedSlices(tf.clip_by_value(sparse.values, -1.0, 1.0), sparse.indices, sparse.dense_shape)
+            opt.apply_gradients(zip([*dense, clipped], weights, strict=True))
+        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (4, 1))
 
     @parameterized.expand([(family, by) for family in ("v1", "legacy", "new", "keras3") for by in (False, True)])
     def test_gradients_that_nothing_was_done_to_decide_for_themselves(self, family: str, in_function: bool) -> None:

@@ -514,7 +514,8 @@ class CauseTest(unittest.TestCase):
                 for _ in range(3):
                     around(tf.constant([NAN] * 3))
 
-    def test_checkpoints_that_lack_the_facts(self) -> None:
+    @parameterized.expand([(INF, "not finite in 1 of them.*No loss scale"), (1.0, "finite in all of them.*too high")])
+    def test_checkpoints_that_lack_the_facts(self, first: float, cause: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for is_old in (True, False):
                 with tf.Graph().as_default(), v1.Session() as session:
@@ -527,12 +528,12 @@ class CauseTest(unittest.TestCase):
                     session.run(v1.global_variables_initializer())
                     kept = [each for each in v1.global_variables() if not is_old or "facts" not in each.name]
                     if is_old:
-                        session.run(op, {factor: INF})
+                        session.run(op, {factor: first})
                         session.run(op)
                         v1.train.Saver(kept).save(session, f"{folder}/model")
                         continue
                     v1.train.Saver().restore(session, f"{folder}/model")
-                    with self.assertRaisesRegex(TrainingStuckError, "not finite in 1 of them.*No loss scale can mend"):
+                    with self.assertRaisesRegex(TrainingStuckError, cause):
                         opt.check_skips(session)
                     with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*scale is too high"):
                         session.run(op)
