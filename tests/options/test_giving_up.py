@@ -60,24 +60,24 @@ class GivingUpTest(unittest.TestCase):
     @parameterized.expand(
         [
             (f"{next(iter(options))}_{v2}", options, v2)
-            for options in ({"count_steps": True}, {"track_overflows": True}, {"max_consecutive_skips": 1})
+            for options in ({"count_steps": True}, {"track_overflows": True}, {"max_consecutive_skips": 2})
             for v2 in (False, True)
         ]
     )
     def test_in_a_session_that_calls_no_function(self, name: str, options: dict[str, Any], v2: bool) -> None:
-        called: list[Stuck] = []
-        how = {"on_give_up": called.append} if "max_consecutive_skips" in options else {}
         as_with_xla = unittest.mock.patch.object(fast, "uses_plain_ways", return_value=True)
-        with as_with_xla, control_flow(v2=v2), trainer("v1", SESSION, 8.0, 10, **options, **how) as training:
+        with as_with_xla, control_flow(v2=v2), trainer("v1", SESSION, 8.0, 10, **options) as training:
             for _ in range(2):
                 training.take(NAN)
             shown = training.shown()
             self.assertEqual((shown["skipped_steps"], shown["consecutive_skips"]), (2, 2))
             if options.keys() & {"track_overflows"}:
                 self.assertEqual([each.count for each in training.opt.overflow_report(training.session)], [2])
-            if how:
-                training.opt.check_skips(training.session)
-                self.assertEqual([(each.recent_scales, each.nonfinite_losses) for each in called], [((8.0, 4.0), 2)])
+            if "max_consecutive_skips" in options:
+                with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*many of them:\] \[3\]"):
+                    training.take(NAN)
+                with self.assertRaisesRegex(TrainingStuckError, "not finite in 3 of them.* 8, 4, 2"):
+                    training.opt.check_skips(training.session)
 
     @parameterized.expand(FAMILIES)
     def test_a_refused_loss_is_forgotten(self, family: str) -> None:
@@ -475,17 +475,22 @@ class CauseTest(unittest.TestCase):
     @pytest.mark.default_run("each value")
     def test_a_warning_waits_until_the_steps_have_doubled(self, mode: str) -> None:
         opt = FAMILIES["legacy"](8.0, 2, max_consecutive_skips=5, on_give_up="warn")
-        weight = tf.Variable(1.0)
-        step = lambda: (opt.minimize(lambda: weight * NAN, [weight]), None)[1]  # noqa: E731
+        weight, factor = tf.Variable(1.0), tf.Variable(NAN)
+        step = lambda: (opt.minimize(lambda: weight * factor, [weight]), None)[1]  # noqa: E731
         step = step if mode == "eager" else tf.function(step, jit_compile=mode == "xla")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(50):
                 step()
                 opt.check_skips()
+            for value in (1.0, *[NAN] * 60):
+                factor.assign(value)
+                step()
+            opt.check_skips()
         found = [int(str(each.message).split()[1]) for each in caught if each.category is MplsWarning]
         # In eager mode, the step warns too.
-        self.assertEqual(found, sorted([6, 12, 24, 48] * (2 if mode == "eager" else 1)))
+        expected = [*[6, 6, 12, 12, 24, 24, 48, 48], *[6, 12, 24, 48]] if mode == "eager" else [6, 12, 24, 48, 60]
+        self.assertEqual(found, expected)
 
     def test_a_step_that_xla_compiles_warns_once_where_nobody_looks(self) -> None:
         for looks in (False, True):
