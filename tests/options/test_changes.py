@@ -203,7 +203,8 @@ class ReplacedTest(unittest.TestCase):
         with Trainer(family, "session", lambda: make(64.0)) as training:
             path = v1.train.Saver().save(training.session, f"{self.folder}/saved")
         with Trainer(family, "session", lambda: make(32.0)) as training:
-            with self.assertWarnsRegex(MplsWarning, "max_scale=64.0 is taken from the checkpoint") as caught:
+            text = "saved: .*max_scale.*: max_scale=64.0 is taken from the checkpoint"
+            with self.assertWarnsRegex(MplsWarning, text) as caught:
                 v1.train.Saver().restore(training.session, path)
             self.assertEqual(len(caught.warnings), 1)
             self.assertEqual(training.opt.state_dict(training.session)["max_scale"], 64.0)
