@@ -148,7 +148,7 @@ class Stuck:
         consecutive_skips: the number of steps in a row that were skipped.
         nonfinite_losses: the number of these steps in which the loss was not finite; None if no loss is known. A loss
             that is computed from non-finite gradients of the same step does not count.
-        recent_scales: the scales of the last skipped steps, the latest last.
+        recent_scales: the scales of the last skipped steps, at most 8, the latest last.
         variables: the names of the variables whose gradients were not finite in the last skipped step.
         cause: `'loss'` if the loss itself is not finite; `'model'` if the loss is finite but its gradients are not;
             `'scale'` if the scale is too high; `'unknown'` if the gradients are NaN but never infinite, and the scale
@@ -160,8 +160,8 @@ class Stuck:
     nonfinite_losses: int | None
     recent_scales: tuple[float, ...]
     variables: tuple[str, ...]
-    cause: Cause = "scale"
-    at_floor: bool = False
+    cause: Cause
+    at_floor: bool
 
     def __str__(self) -> str:
         scales = ", ".join(f"{scale:g}" for scale in self.recent_scales)

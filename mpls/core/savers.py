@@ -615,10 +615,8 @@ def _values(path: str, entries: list[RestoredTensor], substitutes: dict[str, Any
 
 
 def _part(value: Any, part: str) -> Any:
-    """Return the slice of a tensor that a partitioned variable reads, given as `'10 4 0,5:-'`."""
+    """Return the slice of a tensor that a partitioned variable reads, given as `'10 4 0,5:0,4'`."""
     if not part:
         return value
-    bounds = (each.partition(",") for each in part.split(" ")[-1].split(":"))
-    return value[
-        tuple(slice(None) if start == "-" else slice(int(start), int(start) + int(n)) for start, _, n in bounds)
-    ]
+    bounds = (map(int, each.split(",")) for each in part.rpartition(" ")[2].split(":"))
+    return value[tuple(slice(start, start + number) for start, number in bounds)]

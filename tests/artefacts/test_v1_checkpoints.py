@@ -73,7 +73,8 @@ def train_adams(wrap: Callable[[Any, Any], Any], *scopes: str, conditionals: int
     """Build a variable with an Adam of its own for each scope; return an op that trains them all."""
     steps = []
     for number, scope in enumerate(scopes):
-        weight = v1.get_variable(f"w{number}", initializer=1.0 + number, use_resource=True)
+        with tf.device(f"/cpu:{number % 2}"):
+            weight = v1.get_variable(f"w{number}", initializer=1.0 + number)
         with v1.name_scope(scope or None):
             for _ in range(conditionals):
                 tf.cond(v1.placeholder(tf.bool, []), lambda: tf.constant(1.0), lambda: tf.constant(2.0))
@@ -87,11 +88,13 @@ def powers(session: Any) -> list[float]:
     return [float(session.run(each)) for each in v1.global_variables() if "_power" in each.name]
 
 
-def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0) -> Any:
+def saved_by(
+    wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0, **how: bool
+) -> Any:
     """Train three steps, save, and return the path and the values of Adam's powers."""
     with graph(v2=v2):
         train_op = train_adams(wrap, *scopes, conditionals=conditionals)
-        saver = v1.train.Saver()
+        saver = v1.train.Saver(**how)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             for _ in range(3):
@@ -197,6 +200,14 @@ class TestNamesOfPowers(InFolder):
             # The file has a loss scale, so that it was not saved without.
             with pytest.raises(tf.errors.NotFoundError, match=r"Key c/.* not found in checkpoint: build .* scopes of"):
                 v1.train.Saver().restore(session, path)
+
+    @parameterized.expand([("sharded",), ("restore_sequentially",)])
+    def test_are_found_in_many_reads(self, how: str) -> None:
+        path, expected = saved_by(native, self.folder, "", "", v2=False, **{how: True})
+        with graph(), v1.Session() as session:
+            train_adams(ours, "", "")
+            v1.train.Saver(**{how: True}).restore(session, path)
+            assert powers(session) == expected
 
     def test_are_found_for_reference_variables(self) -> None:
         v1.disable_resource_variables()

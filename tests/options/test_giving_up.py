@@ -147,6 +147,8 @@ class GivingUpTest(unittest.TestCase):
         # The step after may run before the one that XLA compiles has been looked at.
         self.assertLessEqual({each.count for each in opt.overflow_report()}, {3, 4} if jit else {3})
         self.assertEqual(len(opt.overflow_report()), 2)
+        # The path tells layers apart, which a name in Keras 3 does not.
+        self.assertTrue(all("/" in each.variable for each in opt.overflow_report()))
 
     @parameterized.expand(FAMILIES)
     def test_bad_values(self, family: str) -> None:
@@ -372,6 +374,13 @@ class CauseTest(unittest.TestCase):
             self.assertEqual(stuck.cause, cause)
             self.assertIn(text, str(stuck))
 
+    def test_the_last_scales_are_eight(self) -> None:
+        called: list[Stuck] = []
+        with trainer("new", EAGER, 1024.0, 10, max_consecutive_skips=9, on_give_up=called.append) as training:
+            for _ in range(10):
+                training.take(NAN)
+        self.assertEqual(called[0].recent_scales, tuple(256 / 2.0**step for step in range(8)))
+
     def test_a_loss_that_was_infinite_at_one_scale_only_is_no_cause(self) -> None:
         called: list[Stuck] = []
         opt = FAMILIES["new"](8.0, 2000, max_consecutive_skips=2, on_give_up=called.append)
@@ -438,7 +447,11 @@ class CauseTest(unittest.TestCase):
         [
             ("floor_1", Stuck(3, 0, (4.0, 2.0, 1.0), ("w",), "model", True), "4, 2, 1. Variables: w. The model is"),
             ("floor_above_1", Stuck(3, 0, (4.0, 1.5), (*"abcdef",), "model", True), "a, b, c, d, e and 1 more. The"),
-            ("not_at_the_floor", Stuck(2, None, (8.0, 2.0), (), "scale"), "8, 2. Variables: not known. The gradients"),
+            (
+                "not_at_the_floor",
+                Stuck(2, None, (8.0, 2.0), (), "scale", False),
+                "8, 2. Variables: not known. The gradients",
+            ),
             ("five_variables", Stuck(2, 2, (0.5, 8.0), (*"abcde",), "loss", True), "a, b, c, d, e. No loss scale"),
         ]
     )
