@@ -375,26 +375,45 @@ def find_keys(wanted: Mapping[str, str], state: GraphState, path: str, reader: A
         keys = {key: _renamed(key, own, names.get(own, own)) for key, own in wanted.items()}
         if in_file.issuperset(keys.values()):
             found.append(keys)
+    parts = state.names("parts")
     for other in found[1:]:
-        _require_same(found[0], other, path, reader)
+        _require_same(found[0], other, {key: parts[own] for key, own in wanted.items()}, path, reader)
     return found[0] if found else _find_renumbered(wanted, state, reader)
 
 
 def _renamed(key: str, own: str, name: str) -> str:
     """Return a key with another name of the variable; a prefix that the user has put before the name stays."""
-    if key == own or key.endswith(f"/{own}"):
-        return key.removesuffix(own) + name
-    return key
+    return key.removesuffix(own) + name if _ends_with(key, own) else key
 
 
-def _require_same(keys: dict[str, str], others: dict[str, str], path: str, reader: Any) -> None:
-    """Refuse a file with different values under two kinds of names; savers of mpls write the same value under both."""
+def _ends_with(key: str, name: str) -> bool:
+    return key == name or key.endswith(f"/{name}")
+
+
+def _require_same(keys: dict[str, str], others: dict[str, str], parts: dict[str, str], path: str, reader: Any) -> None:
+    """Refuse a file with different values under two kinds of names.
+
+    Savers of mpls write the same value under both. If they wrote the second name for another optimizer, the file has
+    its value under that optimizer's own name too.
+
+    Args:
+        keys: the keys in the file under the names of this graph, by the keys that a saver reads.
+        others: the same under the second kind of names.
+        parts: the parts of the names that are the same in all files.
+        path: the file.
+        reader: the reader of the file.
+    """
     shapes = reader.get_variable_to_shape_map()
+
+    def is_same(one: str, other: str) -> bool:
+        return shapes[one] == shapes[other] and reader.get_tensor(one).tobytes() == reader.get_tensor(other).tobytes()
+
     for wanted, key in keys.items():
-        other = others[wanted]
-        if key == other:
+        other, part = others[wanted], parts[wanted]
+        if key == other or is_same(key, other):
             continue
-        if shapes[key] == shapes[other] and reader.get_tensor(key).tobytes() == reader.get_tensor(other).tobytes():
+        of_others = (each for each in shapes if each not in (key, other) and _ends_with(each, part))
+        if any(is_same(each, other) for each in of_others):
             continue
         raise SavedStateError(
             f"{path}: {key} and {other} must have the same value, as either may be that of the same variable of this "
@@ -429,7 +448,7 @@ def _places(scope: str, parts: set[str], reader: Any) -> tuple[str, ...]:
     held: dict[str, set[str]] = defaultdict(set)
     for key in reader.get_variable_to_shape_map():
         for part in parts:
-            if key == part or key.endswith(f"/{part}"):
+            if _ends_with(key, part):
                 held[key.removesuffix(part)].add(part)
     whole = [prefix for prefix, found in held.items() if found == parts]
     numbers = {prefix: re.fullmatch(rf"{re.escape(scope)}cond(?:_(\d+))?/", prefix) for prefix in whole}
@@ -458,7 +477,7 @@ def _native_copies(var_list: Any) -> list[Any]:
     copies = {}
     for own, native in state.native_names.items():
         key = keys.get(own, own)
-        if own in by_name and (key == own or key.endswith(f"/{own}")):
+        if own in by_name and _ends_with(key, own):
             copies[key.removesuffix(own) + native] = by_name[own]
     if copies.keys() & set(by_key or by_name) or _has_others_of_a_kind(state, by_name):
         # TensorFlow's own wrapper would take some for variables of another optimizer. If all are missing, it fails.

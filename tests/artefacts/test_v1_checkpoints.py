@@ -201,6 +201,16 @@ class TestNamesOfPowers(InFolder):
             with pytest.raises(tf.errors.NotFoundError, match=r"Key c/.* not found in checkpoint: build .* scopes of"):
                 v1.train.Saver().restore(session, path)
 
+    @parameterized.expand([(("b",),), (("b", "a"),)])
+    def test_are_found_by_their_own_names(self, scopes: tuple[str, ...]) -> None:
+        path, expected = saved_by(ours, self.folder, "a", "b", v2=True)
+        # The names of TensorFlow's own wrapper go by the order: beta1_power is that of a.
+        by_scope = {"a": expected[:2], "b": expected[2:]}
+        with graph(v2=True), v1.Session() as session:
+            train_adams(ours, *scopes)
+            v1.train.Saver().restore(session, path)
+            assert powers(session) == [value for scope in scopes for value in by_scope[scope]]
+
     @parameterized.expand([("sharded",), ("restore_sequentially",)])
     def test_are_found_in_many_reads(self, how: str) -> None:
         path, expected = saved_by(native, self.folder, "", "", v2=False, **{how: True})
