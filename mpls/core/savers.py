@@ -406,7 +406,8 @@ def _require_same(keys: dict[str, str], others: dict[str, str], parts: dict[str,
     shapes = reader.get_variable_to_shape_map()
 
     def is_same(one: str, other: str) -> bool:
-        return shapes[one] == shapes[other] and reader.get_tensor(one).tobytes() == reader.get_tensor(other).tobytes()
+        values = [reader.get_tensor(each).tobytes() for each in (one, other)]
+        return bool(shapes[one] == shapes[other] and values[0] == values[1])
 
     for wanted, key in keys.items():
         other, part = others[wanted], parts[wanted]

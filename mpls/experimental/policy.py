@@ -309,13 +309,23 @@ def _hook(replacement: Callable[..., Any]) -> Callable[[Layer], Any]:
 def _get_optimizer(original: Any, model: Any, optimizer: Any) -> Any:
     """Replace `_get_optimizer` of tf_keras' models: look up the optimizers, and wrap them."""
     del original
-    tf_keras: Any = loaded_tf_keras()
-    return tf.nest.map_structure(lambda each: _wrap(tf_keras.optimizers.get(each), model), optimizer)
+    wrapped = _looked_up(optimizer, model)
+    # `compile` has kept the argument that it was given, for files.
+    held = table.TF_KERAS_COMPILED.of(model)
+    if held is not None:
+        held.config["optimizer"] = wrapped
+    return wrapped
 
 
 def _set_optimizer(original: Any, model: Any, optimizer: Any) -> None:
     """Replace `_set_optimizer` of tf_keras' models in v1 graph mode, in the same way."""
-    model.optimizer = _get_optimizer(original, model, optimizer)
+    del original
+    model.optimizer = _looked_up(optimizer, model)
+
+
+def _looked_up(optimizer: Any, model: Any) -> Any:
+    tf_keras: Any = loaded_tf_keras()
+    return tf.nest.map_structure(lambda each: _wrap(tf_keras.optimizers.get(each), model), optimizer)
 
 
 def _compile(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -49,7 +50,9 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     if len(scales) < 2:
         scales = {name: replace(each, options=options) for name, each in scales.items()}
     global_step = _global_step(bundle)
-    has_several = max(len(slots) + len(records), len(scales), _count(powers)) > 1 or not _are_same(powers)
+    has_several = max(len(slots) + len(records), len(scales), _count(powers, has_copies=True)) > 1 or not _are_same(
+        powers
+    )
     iterations = None if has_several else next(iter(global_step.values()), None)
     own: dict[str, Any] = {"possible_steps": global_step} if has_several else {"counts": counts}
     if not slots and not records:
@@ -61,7 +64,7 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     else:
         own["possible_scales"] = scales
     adams = [algorithm for algorithm, _ in layouts.values() if algorithm == "Adam"]
-    is_certain = _are_same(powers) and _count(powers) >= len(adams)
+    is_certain = _are_same(powers) and _count(powers, has_copies=False) >= len(adams)
     records = [replace(record, **{**own, "possible_steps": {}}) for record in records]
     for optimizer, variables in slots.items():
         algorithm, order = layouts[optimizer]
@@ -94,10 +97,21 @@ def _are_same(powers: Mapping[str, Any]) -> bool:
     return len(found) == len({base for base, _ in found})
 
 
-def _count(powers: Mapping[str, Any]) -> int:
-    """Return how many Adams have beta powers, at least; a power may have a copy in the scope of a conditional."""
-    in_conditional = [_CONDITIONAL.search(name) is not None for name in powers if _split(name)[1] == BETA_1_POWER]
-    return max(in_conditional.count(True), in_conditional.count(False))
+def _count(powers: Mapping[str, Any], *, has_copies: bool) -> int:
+    """Return how many Adams have beta powers, at least; a power may have a copy in the scope of a conditional.
+
+    Args:
+        powers: the beta powers by name.
+        has_copies: whether one without a scope may also be the copy of one in a scope; both are those of the same
+            number of steps.
+    """
+    kinds: Counter[str] = Counter()
+    for name in powers:
+        scope, base, _ = _split(name)
+        if base == BETA_1_POWER:
+            is_in_conditional = _CONDITIONAL.search(name) is not None
+            kinds["conditional" if is_in_conditional else "scope" if scope and has_copies else ""] += 1
+    return max(kinds.values(), default=0)
 
 
 def _own_state(bundle: Bundle) -> tuple[dict[str, Any], dict[str, int]]:

@@ -62,6 +62,10 @@ class WrappingTest(unittest.TestCase):
             self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
             self.assertEqual(float(model.optimizer.loss_scale), after)
             self.assertEqual(model.layers[-1].compute_dtype, "float16")
+            with tempfile.TemporaryDirectory() as folder:
+                mpls.keras.save_model(model, f"{folder}/model.keras")
+                loaded = mpls.keras.load_model(f"{folder}/model.keras").optimizer
+            self.assertEqual((float(loaded.loss_scale), loaded.dynamic), (after, model.optimizer.dynamic))
 
             control = compiled("float32", framework, framework.optimizers.SGD(0.0625))
             control.fit(INPUTS, TARGETS, batch_size=1, epochs=1, verbose=0)

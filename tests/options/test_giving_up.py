@@ -147,6 +147,13 @@ class GivingUpTest(unittest.TestCase):
         # The step after may run before the one that XLA compiles has been looked at.
         self.assertLessEqual({each.count for each in opt.overflow_report()}, {3, 4} if jit else {3})
         self.assertEqual(len(opt.overflow_report()), 2)
+        good = np.ones([8, 2], np.float32), data[1]
+        if jit:
+            with self.assertRaises(tf.errors.InvalidArgumentError):
+                model.fit(*good, batch_size=2, verbose=0)
+            opt.load_state_dict({**opt.state_dict(), "consecutive_skips": 0})
+        model.fit(*good, batch_size=2, verbose=0)
+        self.assertEqual(opt.state_dict()["consecutive_skips"], 0)
         # The path tells layers apart, which a name in Keras 3 does not.
         self.assertTrue(all("/" in each.variable for each in opt.overflow_report()))
 

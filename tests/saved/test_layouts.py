@@ -196,6 +196,18 @@ class SaverFilesTest(InFolder, unittest.TestCase):
             scales = {name: each.good_steps for name, each in adam.possible_scales.items()}
             self.assertEqual(scales, {"current_loss_scale": 1, "current_loss_scale_1": 1})
 
+    def test_an_adam_in_a_scope_is_one(self) -> None:
+        with self.session.graph.as_default():
+            v1 = tf.compat.v1
+            inner = v1.train.AdamOptimizer(0.5)
+            optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", count_steps=True)
+            with v1.name_scope("training"):
+                self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
+            (found,) = self._saved()
+            # The saver has written its beta powers under two names.
+            self.assertEqual((found.algorithm, found.iterations, len(found.others)), ("Adam", 1, 4))
+            self.assertEqual(found.counts["applied_steps"], 1)
+
     def test_own_name_and_averages(self) -> None:
         with self.session.graph.as_default():
             inner = tf.compat.v1.train.AdamOptimizer(0.5, name="Mine")
