@@ -201,21 +201,6 @@ class TestCross(InFolder):
             assert_near({key: got[key] for key in state}, state, exact=True)
             assert {got[key] for key in got if key.startswith("scale")} == {8.0}
 
-    def test_fixed_scales_after_a_dynamic_one(self) -> None:
-        spec = Spec("SGD", scopes=("", "", ""))
-        with program(mixed(native, True, False, False), spec) as (made, session):
-            made.train(session, [1.0, 2.0])
-            path = v1.train.Saver().save(session, str(self.folder / "model"))
-            state = made.state(session)
-        with program(mixed(public, True, False, False), spec) as (made, session):
-            v1.train.Saver().restore(session, path)
-            assert_near(made.state(session), state, exact=True)
-            # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
-            path = v1.train.Saver().save(session, path)
-        error = pytest.raises(tf.errors.NotFoundError, match="not found in checkpoint")
-        with program(mixed(native, True, False, False), spec) as (_, session), error:
-            v1.train.Saver().restore(session, path)
-
     def test_names_that_the_user_has_put_before(self) -> None:
         def saver() -> Any:
             return v1.train.Saver({f"mine/{name}": each for name, each in by_name().items()})

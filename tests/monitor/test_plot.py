@@ -208,9 +208,3 @@ class ProgramTest(FolderTest):
         self.assertEqual(done.stdout, "step 0 to 399: loss scale 1024 to 8192: loss_scale.png\n")
         self.assertGreaterEqual(imread(self.folder / "loss_scale.png").shape[1], 800)
         self.assertNotIn("tensorflow", done.stderr)
-
-    def test_no_traceback(self) -> None:
-        done = self.run_plot("nothing")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("mpls plot: there is nothing at nothing. See mpls docs plots\n", done.stderr)
-        self.assertNotIn("Traceback", done.stderr)

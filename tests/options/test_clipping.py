@@ -258,23 +258,6 @@ class SeveralTest(unittest.TestCase):
         before = unscale(40, INF)
         self.assertLess(unscale(200, INF) - before, 40)
 
-    def test_many_losses_of_a_function(self) -> None:
-        opt, weight = legacy(), tf.Variable(1.0)
-
-        def step(value: Any) -> None:
-            total = tf.zeros([])
-            for factor in [value, *[tf.constant(1.0)] * 19]:
-                with tf.GradientTape() as tape:
-                    loss = opt.get_scaled_loss(weight * factor)
-                (grad,) = opt.get_unscaled_gradients(tape.gradient(loss, [weight]))
-                total += tf.clip_by_value(grad, -1.0, 1.0)
-            opt.apply_gradients([(total, weight)])
-
-        step = tf.function(step, autograph=False)
-        for value in (1.0, INF):
-            step(tf.constant(value))
-        self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (1, 1))
-
     def test_many_gradients_whose_rows_differ_in_number(self) -> None:
         opt, weights = legacy(), [tf.Variable([1.0, 1.0]) for _ in range(6)]
         for number, value in enumerate((1.0, 1.0, 1.0, 1.0, INF), 1):
