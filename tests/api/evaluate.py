@@ -43,9 +43,6 @@ def full(cls: type) -> str:
     return ".".join(filter(None, (cls.__module__, outer, cls.__name__)))
 
 
-# --- the names of the record ----------------------------------------------------------------------
-
-
 def mpls_names() -> dict[str, Any]:
     import mpls.experimental
     import mpls.keras
@@ -133,9 +130,6 @@ def fit(model: Any) -> Any:
 
 def pub_dir(optimizer: Any) -> list[str]:
     return [name for name in sorted(dir(optimizer)) if not name.startswith("_")]
-
-
-# --- evaluation -----------------------------------------------------------------------------------
 
 
 def one(value: Any) -> Any:

@@ -39,7 +39,6 @@ DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 QUICK = "docs/names.md"
 PUBLIC_PACKAGES = ("mpls.v1", "mpls.keras", "mpls.experimental", "mpls.contrib", "mpls.monitor")
 
-# --- blocks of Markdown files ---------------------------------------------------------------------
 
 SKIP = re.compile(r"<!--\s*skip:\s*(?P<reason>.*?)\s*-->")
 # Before commands that run where the Python blocks above them have run.
@@ -96,8 +95,6 @@ def run_commands(code: str) -> None:
     assert result.returncode == 0, f"status {result.returncode} of:\n{code}"
 
 
-# --- doctests -------------------------------------------------------------------------------------
-
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -146,8 +143,6 @@ class ExampleTest(unittest.TestCase):
         self.assertEqual(report, "")
         self.assertGreater(examples, 20)
 
-
-# --- docstrings -----------------------------------------------------------------------------------
 
 # What no release of TensorFlow had.
 NEW = (

@@ -90,9 +90,6 @@ def evaluated(mode: str) -> dict[str, Outcome]:
     return results
 
 
-# --- comparison -----------------------------------------------------------------------------------
-
-
 # By other names in earlier releases, and where pairs were recorded.
 SAME_TYPES = {"SymbolicTensor": "Tensor", "tuple": "list"}
 
@@ -112,9 +109,6 @@ def show(outcome: Outcome) -> str:
     if outcome["outcome"] == "raise":
         return f"{outcome['exception']}: {outcome['message']}"
     return f"{outcome['type']} {outcome['value']}"
-
-
-# --- deliberate differences -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -306,8 +300,6 @@ class RecordedTest(unittest.TestCase):
             used = [c for c in CASES if c.mode == mode and re.search(difference.pattern, c.key)]
             self.assertTrue(used, f"no recorded expression matches {difference.pattern!r} in {mode}")
 
-
-# --- texts ----------------------------------------------------------------------------------------
 
 MESSAGE = re.compile(
     r"(?P<name>[A-Za-z_][\w.]*): (?P<argument>[^;]+?) must (?P<constraint>[^;]+); "

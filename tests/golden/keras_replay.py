@@ -237,9 +237,6 @@ def spread_of(case: dict[str, Any], run: str, of: str = "outcomes") -> float:
     return spread
 
 
-# ---------------------------------------------------------------------------------------------- deliberate differences
-
-
 class Difference(NamedTuple):
     """A place where mpls does, on purpose, something else than what was recorded.
 
@@ -319,8 +316,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("C.f.setattrs", "momentum=0.5|1|v", 0.5, NEW),
     Difference("C.f.setattrs", "inner_config|momentum", 0.5, NEW),
 )
-
-# -------------------------------------------------------------------------------------------------------------- traces
 
 
 def variables_of(spec: dict[str, Any], in_graph: bool = False) -> list[Any]:

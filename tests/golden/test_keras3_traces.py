@@ -47,9 +47,6 @@ pytestmark = [
 ]
 
 
-# -------------------------------------------------------------------------------------------------------------- traces
-
-
 # Traces in which mpls does as that release. Keras 3 has no fixed scale. Its scale can fall to 0, and never grows if the
 # period is 0. It looks at the gradients of the first replica only: an infinity on the other went into the weights.
 AS_EARLIER = (
@@ -122,9 +119,6 @@ class RecordedTracesTest(unittest.TestCase):
             np.testing.assert_equal({key: value for key, value in mine.items() if not is_untracked(key)}, yours)
 
 
-# ---------------------------------------------------------------------------------------------------------------- fits
-
-
 def fit(case_id: str, subject: Keras3Subject | None) -> tuple[dict[str, Any], Any]:
     """Train as a case says; without a subject, with the optimizer as it is and no loss scale."""
     spec = SPECS["C_fit"][case_id]["spec"]
@@ -172,9 +166,6 @@ class RecordedFitsTest(unittest.TestCase):
         check_fit(result, expected)
         assert mpls.keras.LossScaleOptimizer in type(model.optimizer).__mro__
         assert not isinstance(model.optimizer.inner_optimizer, keras.optimizers.LossScaleOptimizer)
-
-
-# --------------------------------------------------------------------------------------------------------------- facts
 
 
 def scaled_loss(subject: Keras3Subject, args: Args) -> Any:

@@ -37,9 +37,6 @@ NAN = float("nan")
 Args = dict[str, Any]
 
 
-# ----------------------------------------------------------------------------------------------------------- describing
-
-
 def attempt(function: Callable[[], Any]) -> Any:
     """Return what a call returns, or what it raises in the form of the record."""
     try:
@@ -91,9 +88,6 @@ def mismatches(actual: Any, expected: Any, path: str = "") -> dict[str, str]:
     except (AssertionError, TypeError, ValueError) as error:
         return {path: str(error)}
     return {}
-
-
-# ---------------------------------------------------------------------------------------------------------------- facts
 
 
 def make(subject: Subject, args: Args, loss_scale: Any = None) -> tuple[Any, Any]:
@@ -439,9 +433,6 @@ FACTS: dict[str, Callable[[Subject, Args], Any]] = {
         )
     },
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- comparison
 
 
 def expected_of(case_id: str, subject: Subject) -> Any:

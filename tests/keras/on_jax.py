@@ -113,9 +113,6 @@ class Loop:
         return found
 
 
-# ------------------------------------------------------------------------------------------------------ compiled loops
-
-
 @check
 def dynamic_scale(folder: pathlib.Path) -> None:
     # Each good step takes 1/4 off.
@@ -148,9 +145,6 @@ def what_a_step_returns_is_what_the_next_one_takes(folder: pathlib.Path) -> None
     assert state(optimizer, *loop.variables) == [4.0, 1, 4, [-0.53125, 0.46875]]
     # A change of dtypes, or of what JAX calls weak types, would compile a step once more.
     assert loop.traces == 1
-
-
-# --------------------------------------------------------------------------------------------------------------- calls
 
 
 @check
@@ -273,8 +267,6 @@ def methods_that_only_tensorflow_has(folder: pathlib.Path) -> None:
         assert isinstance(caught.value, NotImplementedError)
     assert state(optimizer, variable) == [8.0, 0, 0, 1.0]
 
-
-# ------------------------------------------------------------------------------------------------------- fit and files
 
 ROWS = np.array([[1.0], [-0.5], [0.25], [2.0], [-1.0], [INF], [1.5], [-2.0]], np.float32)
 TARGETS = np.array([[1.0], [0.0], [0.5], [1.0], [-1.0], [0.25], [0.0], [0.75]], np.float32)
@@ -418,8 +410,6 @@ def experimental_wrappers_as_of_a_release(folder: pathlib.Path) -> None:
         with pytest.raises(NotImplementedError, match="loss_scale must be 'dynamic' or a number"):
             optimizer._loss_scale = mpls.experimental.DynamicLossScale(8)
 
-
-# ------------------------------------------------------------------------------------------------------------- options
 
 WAYS: tuple[dict[str, Any], ...] = ({"run_eagerly": True}, {"jit_compile": True})
 

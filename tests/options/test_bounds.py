@@ -236,17 +236,22 @@ class AttributesTest(unittest.TestCase):
 
 BAD: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("zero", {"min_scale": 0}, ValueError, "min_scale must be positive"),
-    ("denormal", {"min_scale": 1e-40}, ValueError, r"min_scale must be at least 2\*\*-126"),
+    ("denormal", {"min_scale": 1e-40}, ValueError, r"min_scale must be at least 2\*\*-126.* min_scale=0\.5\."),
     ("nan", {"max_scale": NAN}, ValueError, "max_scale must be positive"),
     ("infinite", {"max_scale": INF}, ValueError, "max_scale must be positive"),
-    ("text", {"max_scale": "x"}, ValueError, "max_scale must be a number"),
+    (
+        "denormal_cap",
+        {"max_scale": 1e-40},
+        ValueError,
+        r"max_scale must be at least 2\*\*-126.* max_scale=2\.0\*\*24\.",
+    ),
     ("number_as_text", {"max_scale": "4096"}, ValueError, "max_scale must be a number"),
     ("bool_bound", {"min_scale": True}, ValueError, "min_scale must be a number"),
     ("crossed", {"min_scale": 4, "max_scale": 2}, ValueError, "max_scale must be at least min_scale"),
-    ("no_growth", {"growth_factor": 1}, ValueError, "growth_factor must be above 1"),
-    ("no_backoff", {"backoff_factor": 1}, ValueError, "backoff_factor must be below 1"),
+    ("no_growth", {"growth_factor": 1}, ValueError, r"growth_factor must be above 1.* growth_factor=2\.0\."),
+    ("no_backoff", {"backoff_factor": 1}, ValueError, r"backoff_factor must be below 1.* backoff_factor=0\.5\."),
     ("negative", {"backoff_factor": -0.5}, ValueError, "backoff_factor must be positive"),
-    ("no_steps", {"hysteresis": 0}, ValueError, "hysteresis must be a whole number of at least 1"),
+    ("no_steps", {"hysteresis": 0}, ValueError, "hysteresis must be a whole number of at least 1.* docs bounds"),
     ("bool_steps", {"hysteresis": True}, ValueError, "hysteresis must be a whole number"),
     ("part_of_a_step", {"hysteresis": 2.5}, ValueError, "hysteresis must be a whole number"),
     ("text_steps", {"hysteresis": "3"}, ValueError, "hysteresis must be a whole number"),
@@ -279,6 +284,22 @@ class RefusedTest(unittest.TestCase):
         with self.assertRaisesRegex(error, f"configure: {message}"):
             loss_scale.configure(growth_steps=7, **given)
         self.assertEqual(loss_scale.state_dict(), before)
+
+    def test_names_of_wrappers(self) -> None:
+        scale = mpls.v1.DynamicLossScale(8.0, 2)
+        self.assertIs(scale.adjustable, False)
+        for name, of_constructor, of_configure in (
+            ("initial_scale", "initial_loss_scale=7", r"set_scale\(7\)"),
+            ("dynamic_growth_steps", "increment_period=7", r"configure\(growth_steps=7\)"),
+            ("growth_steps", "increment_period=7", None),
+            ("increment_period", None, r"configure\(growth_steps=7\)"),
+            ("consecutive_hysteresis", None, "Pass it to the constructor"),
+            ("adjustable", None, "Pass it to the constructor"),
+        ):
+            for call, text in ((mpls.v1.DynamicLossScale, of_constructor), (scale.configure, of_configure)):
+                if text is not None:
+                    with self.assertRaisesRegex(TypeError, f"{name}.* {text}"):
+                        call(**{name: 7})
 
     def test_what_a_setting_excludes(self) -> None:
         opt = FAMILIES["new"](8.0, 2, max_scale=64.0)
