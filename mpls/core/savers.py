@@ -406,8 +406,8 @@ def _require_same(keys: dict[str, str], others: dict[str, str], parts: dict[str,
     shapes = reader.get_variable_to_shape_map()
 
     def is_same(one: str, other: str) -> bool:
-        values = [reader.get_tensor(each).tobytes() for each in (one, other)]
-        return bool(shapes[one] == shapes[other] and values[0] == values[1])
+        has_same_shape = shapes[one] == shapes[other]
+        return bool(has_same_shape and reader.get_tensor(one).tobytes() == reader.get_tensor(other).tobytes())
 
     for wanted, key in keys.items():
         other, part = others[wanted], parts[wanted]

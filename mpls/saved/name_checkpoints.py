@@ -50,9 +50,9 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     if len(scales) < 2:
         scales = {name: replace(each, options=options) for name, each in scales.items()}
     global_step = _global_step(bundle)
-    has_several = max(len(slots) + len(records), len(scales), _count(powers, has_copies=True)) > 1 or not _are_same(
-        powers
-    )
+    are_same = _are_same(powers)
+    most = max(len(slots) + len(records), len(scales), _count(powers, has_copies=True))
+    has_several = most > 1 or not are_same
     iterations = None if has_several else next(iter(global_step.values()), None)
     own: dict[str, Any] = {"possible_steps": global_step} if has_several else {"counts": counts}
     if not slots and not records:
@@ -64,7 +64,7 @@ def read_names(bundle: Bundle) -> list[OptimizerRecord]:
     else:
         own["possible_scales"] = scales
     adams = [algorithm for algorithm, _ in layouts.values() if algorithm == "Adam"]
-    is_certain = _are_same(powers) and _count(powers, has_copies=False) >= len(adams)
+    is_certain = are_same and _count(powers, has_copies=False) >= len(adams)
     records = [replace(record, **{**own, "possible_steps": {}}) for record in records]
     for optimizer, variables in slots.items():
         algorithm, order = layouts[optimizer]

@@ -125,6 +125,13 @@ class SaverNamesTest(unittest.TestCase):
     def test_only_optimizers_of_a_kind_count(self) -> None:
         optimizers = (("SGD", "fixed"), ("Adam", "fixed"), ("Adam", "dynamic"), ("SGD", "fixed"), ("SGD", "fixed"))
         self.assert_same([Part(*each, "", 0) for each in optimizers], is_second=False, is_found=True)
+
+    def test_fixed_scales_after_a_dynamic_one(self) -> None:
+        parts = [Part("SGD", scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
+        self.assert_same(parts, is_second=False, is_found=False)
         # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
-        fixed_after = [Part("SGD", scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
-        self.assert_same(fixed_after, is_second=False, is_found=False)
+        with tempfile.TemporaryDirectory() as folder, control_flow(v2=False):
+            with tf.Graph().as_default():
+                Program("mpls", parts).save(f"{folder}/model")
+            with tf.Graph().as_default():
+                self.assertEqual(Program("native", parts).restore(f"{folder}/model"), [])
