@@ -61,7 +61,19 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda item, items: item in items,
     ast.NotIn: lambda item, items: item not in items,
 }
-_CALLS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "startswith": str.startswith, "split": str.split}
+_CALLS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "tuple": tuple, "list": list}
+_CALLS |= {"startswith": str.startswith, "split": str.split}
+# Functions and classes that make a number of a version, and the attributes of such a number.
+_PARSERS = (
+    "packaging.version.parse",
+    "packaging.version.Version",
+    "pkg_resources.parse_version",
+    "distutils.version.LooseVersion",
+    "distutils.version.StrictVersion",
+)
+_PARTS: dict[str, Callable[[Any], Any]] = {"release": tuple, "version": tuple}
+_PARTS |= {name: operator.itemgetter(position) for position, name in enumerate(("major", "minor", "micro"))}
+_PLAIN_VERSION = re.compile(r"\d+(\.\d+){0,2}")
 NO_VALUE = (ArithmeticError, LookupError, TypeError, ValueError)
 # The versions of TensorFlow.
 VERSIONS = frozenset(("tf.__version__", "tf.version.VERSION", "tf.compat.v1.__version__"))
@@ -358,15 +370,27 @@ class Releases(Meanings):
             results = [self.result_of(each, region, depth) for each in test.values]
             return decisive if decisive in results else None if None in results else not decisive
         bound = region.only(test.id) if isinstance(test, ast.Name) else None
-        if bound is not None and isinstance(bound.value, ast.expr) and depth < _DEPTH:
-            return self.result_of(bound.value, bound.region, depth + 1)
+        value = None if bound is None or depth >= _DEPTH else _assigned(bound, ast.unparse(test))
+        if bound is not None and value is not None:
+            return self.result_of(value, bound.region, depth + 1)
         return _of_every_release(test, functools.partial(self._named, region, depth))
 
     def _named(self, region: Region, depth: int, node: ast.expr, release: str) -> Any:
-        bound = region.only(node.id) if isinstance(node, ast.Name) else None
-        if bound is not None and isinstance(bound.value, ast.expr) and depth < _DEPTH:
-            return value_of(bound.value, functools.partial(self._named, bound.region, depth + 1), release)
+        names = plain_chain(node)
+        bound = region.only(names[0]) if names and depth < _DEPTH else None
+        value = None if bound is None or len(names) > 1 else _assigned(bound, names[0])
+        if bound is not None and value is not None:
+            return value_of(value, functools.partial(self._named, bound.region, depth + 1), release)
+        if bound is not None and isinstance(bound.value, ast.alias) and self._imported(bound.value, names) in _PARSERS:
+            return _parsed
         return release if release and self.is_version(node, region) else _named_in_text(node, release)
+
+    def _imported(self, alias: ast.alias, names: tuple[str, ...]) -> str:
+        """Return the dotted name of an attribute of what is imported; `names` begins with the name that it gets."""
+        statement = self._module_of[alias]
+        start = f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
+        is_package = isinstance(statement, ast.Import) and not alias.asname
+        return ".".join(names if is_package else (start, *names[1:]))
 
     def _switch(self, test: ast.expr, region: Region, is_true: bool, has_other: bool) -> str:
         """Return the condition that a test is true, or false, if a constant of the program decides it; else "".
@@ -475,8 +499,7 @@ class Releases(Meanings):
             last = value.body[-1]
             is_short = len(value.body) <= 3 and isinstance(last, ast.Return) and last.value is not None
             return is_short and self.is_gate(last.value, self.survey.bodies[value], depth + 1)  # type: ignore[attr-defined]
-        if value is None and isinstance(statement.node, ast.Assign):
-            value = statement.node.value
+        value = _unpacked(binding) or value
         if isinstance(value, ast.Constant):
             outer = statement.parent
             return outer is not None and any(map(_catches_missing, getattr(outer.node, "handlers", ())))
@@ -564,6 +587,32 @@ def arm_of_every_release(test: ast.expr) -> bool | None:
     return _of_every_release(test, _named_in_text)
 
 
+def _unpacked(binding: Binding) -> ast.expr | None:
+    """Return what a statement unpacks into several targets, of which one is the binding; None for any other."""
+    node = binding.statement.node
+    if not isinstance(node, ast.Assign) or isinstance(node.value, ast.Tuple | ast.List):
+        return None
+    return node.value if any(isinstance(each, ast.Tuple | ast.List) for each in node.targets) else None
+
+
+def _assigned(binding: Binding, name: str) -> ast.expr | None:
+    """Return the expression whose value a name gets; None if there is none."""
+    whole, statement = _unpacked(binding), binding.statement.node
+    if whole is None or not isinstance(statement, ast.Assign):
+        return binding.value if isinstance(binding.value, ast.expr) else None
+    targets = next(each.elts for each in statement.targets if isinstance(each, ast.Tuple | ast.List))
+    known = itertools.takewhile(lambda each: not isinstance(each, ast.Starred), targets)
+    positions = [number for number, each in enumerate(known) if isinstance(each, ast.Name) and each.id == name]
+    return ast.Subscript(whole, ast.Constant(positions[0])) if positions else None
+
+
+def _parsed(version: str) -> tuple[int, ...]:
+    if _PLAIN_VERSION.fullmatch(version) is None:
+        raise ValueError(version)
+    numbers = [int(each) for each in version.split(".")]
+    return (*numbers, *[0] * (3 - len(numbers)))
+
+
 def _named_in_text(node: ast.expr, release: str) -> Any:
     owner = _last_name(node.value) if isinstance(node, ast.Attribute) else ""
     if release and _last_name(node) == "__version__" and owner in ("tf", "tensorflow", "tf1", "tf2"):
@@ -585,7 +634,7 @@ def _of_every_release(test: ast.expr, named: _Named) -> bool | None:
 def value_of(node: ast.expr, named: _Named, release: str) -> Any:
     """Return the value of an expression on a release: of constants and names, and of comparisons and parts of them.
 
-    A list has no value, because the program may change it.
+    A list that a variable may hold has no value, because the program may change it; numbers made of a text have one.
 
     Args:
         node: the expression.
@@ -599,6 +648,8 @@ def value_of(node: ast.expr, named: _Named, release: str) -> Any:
     match node:
         case ast.Constant():
             return node.value
+        case ast.Attribute(attr="release" | "version" | "major" | "minor" | "micro" as name):
+            return _PARTS[name](value(node.value))
         case ast.Name() | ast.Attribute():
             return named(node, release)
         case ast.Tuple():
@@ -608,9 +659,34 @@ def value_of(node: ast.expr, named: _Named, release: str) -> Any:
         case ast.Subscript():
             return value(node.value)[value(node.slice)]
         case ast.Compare(ops=[order], comparators=[right]):
-            return COMPARISONS[type(order)](value(node.left), value(right))
-        case ast.Call(func=ast.Name(id="int" | "float" as name), args=[text], keywords=[]):
-            return _CALLS[name](value(text))
+            sides = (node.left, right)
+            return COMPARISONS[type(order)](
+                *(list(map(value, each.elts)) if isinstance(each, ast.List) else value(each) for each in sides)
+            )
+    return _value_made(node, value)
+
+
+def _value_made(node: ast.expr, value: Callable[[ast.expr], Any]) -> Any:
+    """Return the value of a call, or of a comprehension that makes numbers; `value` returns that of a part."""
+    match node:
+        case ast.Call(func=ast.Name(id="int" | "float" | "tuple" | "list" as name), args=[item], keywords=[]):
+            return _CALLS[name](value(item))
+        case ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int" | "float" as name), items], keywords=[]):
+            return list(map(_CALLS[name], value(items)))
         case ast.Call(func=ast.Attribute(value=text, attr="startswith" | "split" as name), keywords=[]):
             return _CALLS[name](value(text), *map(value, node.args))
+        case ast.Call(func=ast.Name() | ast.Attribute() as parser, args=[text], keywords=[]):
+            return value(parser)(value(text))
+        case ast.ListComp() | ast.GeneratorExp():
+            return value(_as_map(node))
+    raise ValueError(node)
+
+
+def _as_map(node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
+    """Return `map(int, items)` for `[int(each) for each in items]`."""
+    match node.elt, node.generators:
+        case ast.Call(func=made, args=[ast.Name(id=given)], keywords=[]), [
+            ast.comprehension(target=ast.Name(id=name), iter=items, ifs=[])
+        ] if given == name:
+            return ast.Call(ast.Name("map"), [made, items], [])
     raise ValueError(node)

@@ -61,8 +61,10 @@ SAVING = [
 
 # Conditions that test for the release, ones that only sound so, and names with several spellings.
 SESSION = "    tf.Session()\n"
+_PARSE = "from packaging.version import parse as P\n"
 GATES = [
     ("a version", TF + "if tf.__version__ < '2.5':\n    pass\nelif tf.version.VERSION > x:\n" + SESSION, ""),
+    ("a part after others", TF + "*_, a, b = tf.__version__.split('.')\nif a == '9':\n" + SESSION, ""),
     ("what TensorFlow has", TF + "if hasattr(tf, 'Session'):\n" + SESSION, ""),
     ("a module that may be None", TF + "try:\n    import tf_keras\nexcept ImportError:\n    tf_keras = None\n"
      "if tf_keras is None:\n" + SESSION, ""),
@@ -75,8 +77,9 @@ GATES = [
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
     *(
-        (f"not the only arm of {test}", TF + f"v = tf.__version__\nif {test}:\n" + SESSION, "")
-        for test in ("v.startswith('2.2')", "v[:4] == '2.21'", "v[9] == v", "float(v) < 2", "v[:4] > '2.19'", "3 > v")
+        (f"not the only arm of {test}", TF + f"{_PARSE}v = tf.__version__\nif {test}:\n" + SESSION, "")
+        for test in ("v.startswith('2.2')", "v[:4] == '2.21'", "v[9] == v", "float(v) < 2", "v[:4] > '2.19'", "3 > v",
+                     "[int(x) for x in v.split('.') if x] > [2, 4]", "P(v) < P('2.4rc0')", "P(v).minor < 19")
     ),
     ("the side of a choice that is never taken", TF + "s = tf.Session() if False else None", ""),
 ]  # fmt: skip
@@ -91,6 +94,17 @@ NO_GATES = [
             "v[0] == '2'",
             "v.startswith('2.')",
             "int(v.split('.')[0]) >= 2",
+        )
+    ),
+    *(
+        (f"{start} {test}", TF + f"{start}\nif {test}:\n" + SESSION, "--v1")
+        for start, test in (
+            ("MAJOR, MINOR, *_ = [int(x) for x in tf.__version__.split('.')]", "(MAJOR, MINOR) >= (2, 4)"),
+            ("v = tuple(map(int, tf.__version__.split('.')[:2]))", "v >= (2, 4)"),
+            ("v = list(int(x) for x in tf.version.VERSION.split('.'))", "v >= [2, 4]"),
+            ("from packaging.version import parse as P", "P(tf.__version__) >= P('2.4')"),
+            ("import packaging.version", "packaging.version.parse(tf.__version__).release[:2] > (2, 3)"),
+            ("import pkg_resources as p", "p.parse_version(tf.__version__).major == 2"),
         )
     ),
     ("a list, which may change", TF + "v = []\nv.append(1)\nif v:\n" + SESSION, "--v1"),
