@@ -162,10 +162,13 @@ class _Spelling:
     """Writes paths of mpls, and collects the imports that they need."""
 
     def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
         self._text = analysis.text
         self._survey = analysis.survey
         self._present = set(_imported(analysis))
         self._is_taken = analysis.is_mpls_taken
+        # The modules of mpls that code in each scope uses, with the imports that their imports are to follow.
+        self._spelled: list[tuple[str, Region, list[Statement]]] = []
         self._needed: dict[Statement | None, set[str]] = {}
         self._calls: dict[Statement | None, str] = {}
         self._known: set[tuple[str, str, int]] = set()
@@ -180,11 +183,9 @@ class _Spelling:
             root: the name that the expression in its place begins with: its import is the place for the import.
         """
         key = (home, root, id(region))
-        if home not in self._present and key not in self._known:
+        if key not in self._known:
             self._known.add(key)
-            places: list[Statement | None] = [*self._places(root, region)]
-            for place in places or [None]:
-                self._needed.setdefault(place, set()).add(home)
+            self._spelled.append((home, region, [] if home in self._present else self._places(root, region)))
         module = home.replace(".", "_") if self._is_taken else home
         return f"{module}.{name}" if name else module
 
@@ -197,10 +198,46 @@ class _Spelling:
 
     def insertions(self) -> Iterator[Edit]:
         """Yield the edits that insert the imports."""
+        within = self._functions()
+        for home, _, places in self._spelled:
+            found = [self._at_module(each) if self._scope(each) not in within else each for each in places]
+            for place in [] if home in self._present else found or [None]:
+                self._needed.setdefault(place, set()).add(home)
         for place, homes in self._places_needed().items():
             lines = self._lines(place, homes)
             if lines:
                 yield self._inserted(place, lines)
+
+    def _functions(self) -> set[Region]:
+        """Return the scopes in which imports of mpls may be: all that they use of mpls follows imports in them.
+
+        An import makes `mpls` a name of its scope, which is unbound where the import has not run.
+        """
+        module = self._survey.module
+        used = [(region, [self._scope(each) for each in places]) for _, region, places in self._spelled]
+        chains = [each for each in self._survey.chains if each.names[0] == "mpls"]
+        used += [(each.region, [each.region.holder("mpls") or module]) for each in chains]
+        found = {scope for _, scopes in used for scope in scopes} - {module}
+        while True:
+            wrong = set()
+            for region, scopes in used:
+                seen = next((each for each in region.around() if each in found), module)
+                if {each if each in found else module for each in scopes or [module]} != {seen}:
+                    wrong.add(seen)
+            if wrong.isdisjoint(found):
+                return found
+            found -= wrong
+
+    def _scope(self, place: Statement) -> Region:
+        return next(each.region for each in self._survey.imports if each.statement is place)
+
+    def _at_module(self, place: Statement) -> Statement | None:
+        """Return the import at the top level to follow in place of one in a function; None if none is above it."""
+        if self._scope(place) is self._survey.module:
+            return place
+        above = [each for each in self._survey.imports if each.node.lineno < place.node.lineno]
+        top = (each.statement for each in above if _is_top(each.statement) and self._analysis.imported[each.node])
+        return next(top, None)
 
     def _places_needed(self) -> dict[Statement | None, set[str]]:
         """Return the modules to import at each place: of several places at the top level, the first is enough."""

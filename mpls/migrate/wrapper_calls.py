@@ -322,10 +322,10 @@ _READS = ("__dict__", "__getattribute__")
 def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
     """Return where the class is, or a removed module that has it, of which a test may ask that is not rewritten.
 
-    That is where it is compared, as in `type(opt) is C`, and in dictionaries, tuples, arguments and the like, from
-    where it may get to a test of any kind. The objects that the file makes are then to be of that class, and not of
-    the public one. It is not where it is called, annotates or is derived from, where `isinstance` gets the public
-    class in its place, and where it gets another name whose uses are followed.
+    That is where it is compared, as in `type(opt) is C`, where an attribute of it is set, and in dictionaries, tuples,
+    arguments and the like, from where it may get to a test of any kind. The objects that the file makes are then to be
+    of that class, and not of the public one. It is not where it is called, annotates or is derived from, where
+    `isinstance` gets the public class in its place, and where it gets another name whose uses are followed.
     """
     if analysis.values_of_class is None:
         exprs = (*_values(analysis), *_modules(analysis))
@@ -448,7 +448,8 @@ def _is_value(node: ast.expr, chain: Chain, asked: set[ast.expr]) -> bool:
         asked: expressions of which something harmless is asked.
     """
     if node is not chain.node:
-        return chain.names[chain.parts.index(node) + 1] in _TESTS
+        is_set = not isinstance(getattr(chain.node, "ctx", None), ast.Load)
+        return is_set or chain.names[chain.parts.index(node) + 1] in _TESTS
     statement = chain.statement.node
     if node in asked or getattr(statement, "test", None) is node:
         return False

@@ -102,6 +102,15 @@ class Region:
             region = region.parent
         return None
 
+    def around(self) -> Iterator[Region]:
+        """Yield it, and the scopes around it whose names code in it sees, from the inside out."""
+        yield self
+        region = self.parent
+        while region is not None:
+            if not region.is_class:
+                yield region
+            region = region.parent
+
     def find(self, name: str) -> list[Binding]:
         """Return what binds a name that code in this scope sees."""
         region = self.holder(name)

@@ -201,6 +201,9 @@ VALUES = {
         f"from mpls.experimental» import LossScaleOptimizer as LSO\nclass C:\n    L = {KEPT}\n"
         "opt = LSO(inner, 'dynamic')\nheld = isinstance(opt, C.L)\n",
     ),
+    "attributes that are set": case(
+        f"{TF_OLD}LSO = {KEPT}\nopt = LSO(inner, 'dynamic')\nLSO.scale, other = make, LSO.loss_scale\n"
+    ),
     "a member of a module by its name": case(
         f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
         f"from mpls.experimental» import LossScaleOptimizer as LSO\nE = {MODULE}\nopt = LSO(inner, 'dynamic')\n"
@@ -555,6 +558,17 @@ IMPORTS = {
         f"def f(opt):\n    {TF}"
         "    «return tf.train.experimental.enable_mixed_precision_graph_rewrite→import mpls.v1\n"
         "    return mpls.v1.enable_mixed_precision_graph_rewrite»(opt)\n",
+    ),
+    "imports in a part of a function": case(
+        f"{TF}«→import mpls.keras\nimport mpls.v1\n»def f(opt, old):\n    if old:\n        import tensorflow.compat.v1 as t\n"
+        "        return «t.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"
+        f"    return {NEW}(opt, {DYNAMIC})\n",
+    ),
+    "imports in a function in another": case(
+        f"«→import mpls.experimental\nimport mpls.v1\n»class C:\n    def f(opt, old):\n        {TF}        def g():\n"
+        "            if old:\n                import tensorflow.compat.v1 as t\n"
+        "                «t.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"
+        f"            {MODULE}.set_policy('float32')\n",
     ),
     "an import in another function": case(
         f"«→import mpls.experimental\n»@run\ndef load():\n    global tf\n    {TF}def f():\n"
