@@ -186,7 +186,7 @@ _OF_LOSS_SCALES = {
 
 
 def explained_arguments(
-    subject: str, places: Mapping[str, str] | None = None, see: str = "options"
+    subject: str, places: Mapping[str, str] | None = None, see: str = "options", **renamed: str
 ) -> Callable[[_F], _F]:
     """Return a decorator of a constructor or method, whose errors say what to write in place of a wrong keyword.
 
@@ -194,6 +194,7 @@ def explained_arguments(
         subject: the public name of the class or method, for errors.
         places: what to do, by the names of settings that belong elsewhere, with `{!r}` for the value.
         see: the section of the documentation.
+        **renamed: the names of arguments today, by those that older releases had.
     """
     known = places or {}
 
@@ -203,6 +204,9 @@ def explained_arguments(
 
         @functools.wraps(function)
         def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            for old, today in renamed.items():
+                if old in kwargs and today not in kwargs:
+                    kwargs[today] = kwargs.pop(old)
             for name in kwargs:
                 if name not in taken:
                     raise ArgumentTypeError(_wrong_keyword(subject, name, kwargs[name], taken, known, see))

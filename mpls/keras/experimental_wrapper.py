@@ -33,7 +33,7 @@ class LossScaleOptimizer(PublicWrapper):
     and the config has the format of that release.
 
     Args:
-        optimizer: an optimizer of tf_keras (legacy or new) or of Keras 3.
+        optimizer: an optimizer of tf_keras (legacy or new) or of Keras 3. The keyword `opt` of TF 1 works, too.
         loss_scale: `'dynamic'`; a Python or NumPy number for a fixed scale; a `FixedLossScale`; a `DynamicLossScale`
             with a multiplier of 2, whose settings are copied; or the config of such an object.
         count_steps: as in `mpls.keras`.
@@ -78,7 +78,7 @@ class LossScaleOptimizer(PublicWrapper):
 
     _is_experimental = True
 
-    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics")
+    @explained_arguments(_SUBJECT, settings_of_loss_scale(_SUBJECT), "bounds-and-dynamics", opt="optimizer")
     def __init__(
         self,
         optimizer: Any,

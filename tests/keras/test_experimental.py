@@ -85,6 +85,13 @@ class AcceptedTest(unittest.TestCase):
             self.assertEqual(each.get_config(), optimizer.get_config())
             self.assertEqual(float(each.loss_scale), float(optimizer.loss_scale))
 
+    def test_the_optimizer_by_the_keyword_of_tf_1(self) -> None:
+        inner = tf_keras.optimizers.SGD()
+        with self.assertWarns(mpls.errors.MplsDeprecationWarning):
+            self.assertIs(Experimental(opt=inner, loss_scale=4).inner_optimizer, inner)
+        with self.assertRaisesRegex(TypeError, "a keyword must be the name of an argument; got opt="):
+            Experimental(optimizer=inner, opt=inner, loss_scale=4)
+
     def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
         scale = mpls.v1.DynamicLossScale(8, 1)
         optimizer, _, _ = construct(tf_keras.optimizers.SGD(0.5), scale)
