@@ -538,6 +538,7 @@ class Cause:
 _OBJECT = "opt.loss_scale is a tensor since TF 2.4; before, it was an object, which the config of a wrapper had too"
 _WRAPPER = "Keras 3's LossScaleOptimizer, which compile makes too, has no such thing; that of TF 2.4 to 2.15 had"
 _PASSES = "wrappers have passed this on from the wrapped optimizer up to TF 2.10"
+_PRIVATE_WRAPPER = "the wrapper of tensorflow.python.keras takes no optimizers of tf.keras, that of mpls does"
 _NONE = "Keras 3 has no such thing, Keras 2 had"
 _FILES = "Keras 3 refuses this path for a model or weights, Keras 2 saves to it"
 _GRAPHS = "this is a program of TF 1, whose graphs TF 2 does not build by itself"
@@ -553,6 +554,7 @@ CAUSES = (
     Cause(_subclasses_legacy_optimizer, LEGACY, "optimizers have called this method up to TF 2.10", "keras-2"),
     Cause(_gives_legacy_arguments, LEGACY, "optimizers have taken this argument up to TF 2.10", "keras-2"),
     Cause(_rewrites_for_keras, LEGACY, "the graph rewrite takes Keras optimizers of up to TF 2.10", "keras-2"),
+    Cause(_says('"inner_optimizer" must be an instance of OptimizerV2', "tensorflow"), REPLACED, _PRIVATE_WRAPPER),
     Cause(_unscales_float16, REPLACED, "TensorFlow's own wrapper takes no float16 gradients, that of mpls does"),
     Cause(_says(_OLD_CHECKPOINT, "tf_keras"), LEGACY, "this checkpoint is of an optimizer of up to TF 2.10", "keras-2"),
     Cause(lambda failure: bool(_refused_arguments(failure)), KERAS_2, _NONE, "keras-2"),

@@ -59,6 +59,7 @@ _SAVING |= {"keras.models.load_model", "keras.saving.load_model"}
 # Functions that Keras 3 has, and that fail on its own variables.
 _SETTING = ("keras.backend.set_value", "keras.backend.update")
 _RATES = ("lr", "learning_rate")
+_PRIVATE = "tf.python.keras."
 _KEYWORDS_OF_NEW_OPTIMIZERS = ("weight_decay", "use_ema", "ema_momentum", "jit_compile")
 _REWRITE = ".enable_mixed_precision_graph_rewrite"
 # Arguments that Keras 3 refuses, too.
@@ -320,7 +321,7 @@ def _of_wrappers(uses: Uses, objects: Named) -> Iterator[Sign]:
             yield Sign("replace_existing", True, access.where, what)
         if what and name in NOT_OF_THE_LAST:
             yield Sign("wrapper", True, access.where, what)
-    yield from _of_class(uses)
+    yield from _of_class(uses, objects)
 
 
 def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
@@ -330,11 +331,18 @@ def _of_arguments(path: str, where: Where, call: Call) -> Iterator[Sign]:
         yield Sign("replace_existing", True, where, f"gives {path} whether it is dynamic")
 
 
-def _of_class(uses: Uses) -> Iterator[Sign]:
+def _of_class(uses: Uses, objects: Named) -> Iterator[Sign]:
     """Yield signs for calls of the class of the wrapper, and for subclasses."""
+    # The private copy of Keras in TensorFlow has optimizers too, the only ones that its wrapper takes.
+    is_of_public = not any(use.path.startswith(f"{_PRIVATE}optimizer") for use in uses.uses)
     for use in uses.uses:
         if use.is_certain and kind_of(use.path) is Kind.PUBLIC_WRAPPER and use.call is not None:
             yield from _of_arguments(use.path, use.where, use.call)
+            first = use.call.first
+            if use.path.startswith(_PRIVATE) and is_of_public and first is not None and _is_optimizer(first, objects):
+                what = f"gives {use.path} an optimizer of tf.keras"
+                yield Sign("wrapper", True, use.where, what)
+                yield Sign("replace_existing", True, use.where, what)
     for each in uses.classes:
         paths = [path for path, is_certain in each.bases if is_certain and kind_of(path) is Kind.PUBLIC_WRAPPER]
         for path in paths if each.is_certain else ():

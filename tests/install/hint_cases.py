@@ -315,6 +315,11 @@ CASES = {
     # What looks alike, and has another cause.
     "typo_of_wrapper": Case(WRAPPED + "opt.loss_scal"),
     "of_no_wrapper": Case(WRAPPED + "opt.nothing"),
+    "of_the_copy": Case(
+        SGD + "from tensorflow.python.keras.mixed_precision import loss_scale_optimizer as l\n"
+        "l.LossScaleOptimizer(opt)",
+        "--keras 2 --replace-existing",
+    ),
     "of_another_optimizer": Case(WRAPPED + "opt.beta_1", chosen="--keras 2 --replace-existing"),
     "of_no_variable": Case(ADAM + "opt.epsilon"),
     "of_plain_optimizer": Case(SGD + "opt.loss_scale"),

@@ -142,8 +142,21 @@ SPELLINGS = [
     ("layers of TF 1", "import tensorflow.compat.v2 as tf\ntf.compat.v1.layers.dense(x, 1)", "--keras 2"),
 ]  # fmt: skip
 SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "
+_COPY = "tensorflow.python.keras"
 SUBCLASSES = [
     ("by position", SUB + "super().__init__(opt, False, 2)", "--keras 2 --replace-existing"),
+    (
+        "of the private copy",
+        TF + f"from {_COPY}.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
+        "L(tf.keras.optimizers.SGD())",
+        "--keras 2 --replace-existing",
+    ),
+    (
+        "of and by the copy",
+        TF + f"from {_COPY}.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
+        f"from {_COPY}.optimizer_v2.adam import Adam\nL(Adam())\nL(tf.keras.optimizers.SGD())",
+        "",
+    ),
     (
         "by the name of the base",
         SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, dynamic=False)",
