@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
 
@@ -27,13 +26,12 @@ from mpls.names import (
     Name,
     instead_of_policy,
     named,
-    namespaces,
 )
 from mpls.program.choices import pin_in
-from mpls.program.meaning import Meaning
+from mpls.program.meaning import Meaning, guessed
 from mpls.program.objects import HAVE_OBJECTS, UNKNOWN, Kinds, ScaleUse, Taken, are_wrappers
 from mpls.program.releases import COMPARISONS, NO_VALUE, VERSIONS, value_of
-from mpls.program.scopes import Chain, Region, Role, Statement
+from mpls.program.scopes import Chain, Member, Region, Role, Statement, chain_of, names_of
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 Found = Iterator[Edit | Finding]
@@ -517,11 +515,11 @@ _OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, 
 
 def _unknown_modules(analysis: Analysis) -> Found:
     said = [(chain, _uncertain(chain, meaning)) for chain, meaning in analysis.rest]
-    parts = _parts_of_tf()
-    # Nothing of the API is shorter.
-    long = [each for each in analysis.survey.chains if len(each.names) > 2 and each.names[1] in parts]
-    said += [(each, _unknown(each, analysis)) for each in long]
     yield from (Finding(chain.parts[-1], what) for chain, what in said if what)
+    for place in analysis.survey.places:
+        what = _unknown(place, analysis)
+        if what:
+            yield Finding(place.node, what)
     for node, statement, _ in analysis.survey.imports:
         for alias in node.names:
             path = "" if alias.name == "*" or _is_tried(statement) else analysis.meanings.path_of(alias)
@@ -542,29 +540,24 @@ def _is_tried(statement: Statement) -> bool:
     return False
 
 
-@functools.cache
-def _parts_of_tf() -> frozenset[str]:
-    """Return the parts of TensorFlow that have historical names in them, such as `keras`."""
-    return frozenset(path.split(".")[1] for path in namespaces() if path.startswith("tf."))
-
-
-def _unknown(chain: Chain, analysis: Analysis) -> str:
+def _unknown(place: Chain | Member, analysis: Analysis) -> str:
     """Return what to say of a historical name of something unknown; "" if it is none."""
-    bindings = chain.region.find(chain.names[0])
-    if analysis.meanings.name(chain.names[0], chain.region).paths:
+    names = names_of(place)
+    found = guessed(names)
+    start_of = chain_of(place.node)[0]
+    if found is None or analysis.meanings.name(start_of, place.region).paths:
         return ""
-    if bindings and all(isinstance(each.value, ast.alias) for each in bindings):
+    row, start, end = found
+    if (analysis.rule_within(row) if row.is_namespace else analysis.rule_of(row)) is None:
+        return ""
+    bindings = place.region.find(start_of)
+    if row.last is None and bindings and all(isinstance(each.value, ast.alias) for each in bindings):
         # Other packages have such names too.
         return ""
-    for end in range(3, len(chain.names) + 1):
-        path = ".".join(("tf", *chain.names[1:end]))
-        row = named(path)
-        if row is None or row.is_namespace or analysis.rule_of(row) is None:
-            continue
-        found = replacement_of(path)
-        advice = f": if it is TensorFlow, write {found}" if found else ""
-        return f"{'.'.join(chain.names[:end])} is left, as it is not certain what {chain.names[0]} is{advice}"
-    return ""
+    shown = [names[0] or "(…)", *names[1:]]
+    what = "TensorFlow" if start else "of TensorFlow"
+    advice = f": if it is {what}, write {replacement_of(row.path) or home_of(row.path)}"
+    return f"{'.'.join(shown[:end])} is left, as it is not certain what {'.'.join(shown[: max(start, 1)])} is{advice}"
 
 
 def _uncertain(chain: Chain, meaning: Meaning) -> str:
@@ -582,8 +575,9 @@ UNKNOWN_MODULES = Rule(
     "unknown-modules",
     """Historical names of what may be TensorFlow or something else are reported.
 
-Such are names read from what a call returned, as `importlib.import_module("tensorflow")`, from a parameter, or from a
-name that may be something else too; and `tf.contrib` as a whole, of which mpls has a part only.
+Such are names read from what a call returned, as `importlib.import_module("tensorflow")`, from a parameter, an item, an
+attribute as `self.tf`, an import that the rewriter cannot follow, or a name that may be something else too; and
+`tf.contrib` as a whole, of which mpls has a part only.
 """,
     look=_unknown_modules,
 )

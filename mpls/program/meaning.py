@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -22,6 +23,11 @@ MOST_ALIASES = 20
 
 # Prefix of paths to the user's own modules: the file follows.
 _OWN = "@"
+# tf.keras was the package keras; mpls puts these names back in every package of Keras.
+_OF_KERAS = re.compile(r"^(?:tf_)?keras(?=\.mixed_precision\.experimental(?:\.|$))")
+_NAMESPACE = "tf.keras.mixed_precision.experimental"
+# Of these, at least one is in the path of each historical name.
+_PARTS = frozenset(("experimental", "mixed_precision", "__internal__"))
 # `tf.compat.v1` and `tf.compat.v2` have themselves and each other in them, to any depth.
 _COMPAT = re.compile(r"^tf\.compat\.v[12](?:\.compat\.v[12])*(?=\.compat\.v[12](?:\.|$))")
 
@@ -256,7 +262,30 @@ class Meanings:
 
 
 def _canonical(path: str) -> str:
+    path = _OF_KERAS.sub("tf.keras", path)
     return _COMPAT.sub("tf", path) if path.startswith("tf.compat.v") else path
+
+
+def guessed(names: Sequence[str]) -> tuple[Name, int, int] | None:
+    """Return the historical name in a chain from something unknown that may be TensorFlow, or a part of it.
+
+    Args:
+        names: the names in the chain.
+
+    Returns:
+        The historical name, and where its part of the chain begins and ends; None if there is none.
+    """
+    if _PARTS.isdisjoint(names):
+        return None
+    for start, end in itertools.combinations(range(len(names) + 1), 2):
+        for root in ("tf", "tf.keras"):
+            row = named(".".join((root, *names[start:end])))
+            # What is still there has names that others may have too.
+            if row is None or (row.last is None and (row.is_namespace or root != "tf" or start != 1)):
+                continue
+            if not row.is_namespace or (row.path == _NAMESPACE and root == "tf" and end == len(names)):
+                return row, start, end
+    return None
 
 
 def union(meanings: list[Meaning]) -> Meaning:

@@ -25,7 +25,7 @@ from mpls.program.meaning import (
     on_branch,
     union,
 )
-from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, plain_chain
+from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, loaded_module, plain_chain
 from mpls.program.tables import MEMBERS, Kind, kind_of
 
 # Attributes that hold a version, and functions that probe whether something exists.
@@ -195,6 +195,9 @@ class Releases(Meanings):
         """Return what an expression in a scope stands for, also if it is read by `getattr`."""
         if depth > MOST_ALIASES:
             return NOTHING
+        loaded = loaded_module(node)
+        if loaded:
+            return self._module(loaded, 0)
         if isinstance(node, ast.Call):
             return self._read(node, region, depth)
         if isinstance(node, ast.Attribute) and not plain_chain(node):

@@ -266,6 +266,25 @@ def chain_of(node: ast.AST) -> tuple[str, ...]:
             return (node.id if isinstance(node, ast.Name) else "", *names[::-1])
 
 
+def loaded_module(node: ast.expr) -> str:
+    """Return the module that an expression loads or has by its name, as `importlib.import_module("x")`; else ""."""
+    match node:
+        case ast.Call(func=called, args=[ast.Constant(value=str() as name)]) if "import_module" in chain_of(called):
+            return name
+        case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str() as name)], keywords=others):
+            return name if others else name.partition(".")[0]
+        case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(value=str() as name)):
+            return name
+    return ""
+
+
+def names_of(place: Chain | Member) -> tuple[str, ...]:
+    """Return the names in a chain, as `chain_of`; with those of a module that the chain begins by loading."""
+    loaded = "" if isinstance(place, Chain) else loaded_module(parts_of(place.node)[0])
+    names = place.names if isinstance(place, Chain) else chain_of(place.node)
+    return (*loaded.split("."), *names[1:]) if loaded and not names[0] else names
+
+
 def argument_names(arguments: ast.arguments) -> list[str]:
     """Return the names of a function's arguments."""
     return [each.arg for each in _all_arguments(arguments)]
@@ -357,6 +376,12 @@ class Survey:
     def followed(self) -> list[Chain]:
         """Uses of names that may stand for something imported: not of parameters and other names without a value."""
         return self.chains if self.stars else [each for each in self.chains if each.names[0] in self._with_value]
+
+    @property
+    def places(self) -> Iterator[Chain | Member]:
+        """The chains, and the reads of attributes from something else than a name."""
+        yield from self.chains
+        yield from self.loose
 
     @functools.cached_property
     def called(self) -> dict[str, list[Chain]]:

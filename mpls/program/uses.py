@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mpls.names import named
-from mpls.program.meaning import NOTHING, Meaning
+from mpls.program.meaning import NOTHING, Meaning, guessed
 from mpls.program.objects import (
     Flow,
     Objects,
@@ -29,6 +30,7 @@ from mpls.program.scopes import (
     Role,
     argument_names,
     chain_of,
+    names_of,
 )
 from mpls.program.tables import Kind, is_public, kind_of
 
@@ -44,6 +46,7 @@ _DEPTH = 5
 _CORE = "tensorflow_core"
 # Functions that tell whether a loss scale is an object.
 _ASKING = ("callable", "hasattr", "isinstance", "type")
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _EAGER = ("tf.enable_eager_execution", "tf.enable_v2_behavior")
 
 
@@ -312,6 +315,7 @@ class _File:
             found.scales = list(self._scales(Kind.EXPERIMENTAL_WRAPPER in kinds or found.wraps_compiled))
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
+        found.uses = sorted((*found.uses, *self._guessed()), key=lambda use: use.where)
         return found
 
     def _where(self, node: ast.AST) -> Where:
@@ -366,6 +370,19 @@ class _File:
         for path, is_certain in found:
             is_certain = is_certain and state.is_certain
             yield Use(path, self._where(place.node), is_certain, state.inside, call)
+
+    def _guessed(self) -> Iterator[Use]:
+        """Yield the historical names of what may be TensorFlow, and those in strings."""
+        releases, survey = self._releases, self._survey
+        for place in survey.places:
+            row = guessed(names_of(place))
+            if row is not None and not releases.of(place.node, place.region).paths:
+                yield from self._used(place, [(row[0].path, False)])
+        for node in survey.strings:
+            for text in _DOTTED.findall(str(node.value)):
+                row = guessed(text.split("."))
+                if row is not None:
+                    yield Use(row[0].path, self._where(node), False)
 
     def _call(self, call: ast.Call, region: Region) -> Call:
         keywords = {keyword.arg: _constant(keyword.value) for keyword in call.keywords}

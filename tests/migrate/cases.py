@@ -153,6 +153,10 @@ WRAPPERS = {
         "print(scale(), tf.__version__)\n",
         "experimental-wrapper",
     ),
+    "that of the package keras": case(
+        "import keras\nfrom «keras.mixed_precision→mpls» import experimental as mp\n«→import mpls.keras\n"
+        "»opt = «mp→mpls.keras».LossScaleOptimizer(keras.optimizers.SGD(), «128→dynamic=False, initial_scale=128»)\n"
+    ),
     "that of Keras 3": case("import keras\nopt = keras.optimizers.LossScaleOptimizer(opt, initial_scale=8)\n"),
     "that of mpls": case("import mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"),
     "public policies": case(
@@ -325,8 +329,13 @@ MEMBERS = {
     "a guard with another branch": case(
         f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\nelse:\n    f({KERAS}.Policy)\n"
     ),
-    "a module of __import__": case(
-        "tf = __import__('tensorflow')\ns = tf.train.experimental.DynamicLossScale()\n", "unknown-modules"
+    "what is read from something unknown": case(
+        "tf = __import__('tensorflow')\ns = tf.train.experimental.DynamicLossScale()\nx = tf.keras.mixed_precision\n"
+        "from pkg import t, u\nt.keras.mixed_precision.experimental.Policy\nu.keras.mixed_precision.LossScaleOptimizer\n"
+        "MODULES['tf'].keras.mixed_precision.experimental.Policy\nself.t.train.experimental.FixedLossScale(1)\n"
+        "mp = importlib.import_module('tensorflow.keras.mixed_precision').experimental\n"
+        "x.experimental.set_policy('float32')\nget().keras.mixed_precision.experimental.Policy\n",
+        *("unknown-modules",) * 6,
     ),
     "a namespace of what may be something else": case(
         f"{TF}mp = {EXPERIMENTAL}\nif old:\n    tf = other()\n", "unknown-modules"

@@ -139,6 +139,12 @@ NAMES = [
 ]  # fmt: skip
 SPELLINGS = [
     ("a compat module in one", "import tensorflow.compat.v1 as tf\ntf.compat.v2.keras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
+    *(
+        (f"loaded by {module}", f"{module}.Session()", "--v1")
+        for module in ("import_module('tensorflow')", "__import__('tensorflow.keras')", "sys.modules['tensorflow']",
+                       "__import__('tensorflow', fromlist=['Session'])")
+    ),
+    ("the package keras", "import keras\nkeras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
     ("layers of TF 1", "import tensorflow.compat.v2 as tf\ntf.compat.v1.layers.dense(x, 1)", "--keras 2"),
 ]  # fmt: skip
 SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "

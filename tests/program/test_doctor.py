@@ -105,6 +105,13 @@ class ScriptTest(_InFolder):
         self.assertEqual(name["places"], [{**place, "line": 2}])
         self.assertEqual([program[key] for key in ("kind", "disagreements", "gone", "unread")], ["script", [], [], []])
 
+    def test_names_of_what_may_be_tensorflow(self) -> None:
+        name = "keras.mixed_precision.experimental.Policy"
+        self.write(f"self.tf.{name}\nMODULES['tf'].{name}\nexec('tf.{name}()')\nprint('mixed_precision.x')\n")
+        (found,) = read("train.py")["programs"][0]["names"]
+        places = [(each["line"], each["certain"]) for each in found["places"]]
+        self.assertEqual((found["name"], places), (f"tf.{name}", [(1, False), (2, False), (3, False)]))
+
     def test_nothing_is_found(self) -> None:
         self.assertEqual(run(self.write(NEW)), (0, "train.py: nothing found that needs an option\n", ""))
 
