@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -18,7 +19,7 @@ from mpls.program.files import Folder
 from mpls.program.meaning import MOST_ALIASES, Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Objects, ScaleUse, uses_of_scales
 from mpls.program.programs import folders_of
-from mpls.program.scopes import Chain, Region, Role, Statement, Survey, types_asked
+from mpls.program.scopes import Chain, Function, Region, Role, Statement, Survey, is_stored, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 from mpls.program.tables import is_public
 
@@ -57,6 +58,26 @@ def home_of(path: str) -> str | None:
     if homes <= {"mpls.experimental", _OF_POLICIES} and len(homes) > 1:
         return _OF_POLICIES
     return homes.pop() if len(homes) == 1 else None
+
+
+def tries(statement: Statement) -> Iterator[ast.Try]:
+    """Yield the `try` statements in whose bodies a statement runs, so that the program may go on if it fails."""
+    outer: Statement | None = statement
+    while outer is not None and not isinstance(outer.node, Function):
+        parent = outer.parent
+        if parent is not None and isinstance(parent.node, ast.Try) and outer.block is parent.node.body:
+            yield parent.node
+        outer = parent
+
+
+_NAMES = (ast.Name, ast.Attribute, ast.Import, ast.ImportFrom)
+_SCALING = re.compile(r"\b(mixed_precision|LossScaleOptimizer|\w*[pP]olicy)\b")
+
+
+def names_scaling(branch: Iterable[ast.AST]) -> bool:
+    """Return whether a branch of a program uses names of mixed precision, and does not only bind them."""
+    found = (node for each in branch for node in ast.walk(each))
+    return any(_SCALING.search(ast.unparse(each)) for each in found if isinstance(each, _NAMES) and not is_stored(each))
 
 
 def alternatives(path: str) -> list[str]:
@@ -401,8 +422,8 @@ class Analysis:
         return "mpls" in self.survey.bound and not (own and is_ours)
 
     @functools.cached_property
-    def asked_for(self) -> list[tuple[ast.Call, str]]:
-        """Calls of `getattr` and `hasattr` that ask for what is gone, with its path."""
+    def asked_for(self) -> list[tuple[ast.Call, Region, str]]:
+        """Calls of `getattr` and `hasattr` that ask for what is gone, with their scopes and its path."""
         found = []
         for call, region in self.survey.probes:
             name = call.args[1]
@@ -413,7 +434,7 @@ class Analysis:
                 members = self.meanings.member(asked._replace(paths=paths), name.value).paths
                 # Of `tf.compat.v1 if is_new else tf`, one is there.
                 if all(map(is_gone, members)):
-                    found += [(call, path) for path in sorted(members)]
+                    found += [(call, region, path) for path in sorted(members)]
         return found
 
     def names_of_star(self, node: ast.ImportFrom) -> tuple[str, list[str]]:

@@ -9,7 +9,17 @@ import tokenize
 from bisect import bisect
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import Analysis, Decision, Finding, Outcome, Use, alternatives, is_gone
+from mpls.migrate.analysis import (
+    Analysis,
+    Decision,
+    Finding,
+    Outcome,
+    Use,
+    alternatives,
+    is_gone,
+    names_scaling,
+    tries,
+)
 from mpls.migrate.plan import decide, written
 from mpls.migrate.source_text import Edit, SourceText
 from mpls.migrate.wrapper_calls import (
@@ -22,6 +32,7 @@ from mpls.migrate.wrapper_calls import (
 )
 from mpls.names import module_of, named
 from mpls.program.files import BROKEN
+from mpls.program.releases import catches_missing
 from mpls.program.scopes import Chain, Region, Role, Statement
 
 _SPACE = re.compile(r"[\s\\]+|#[^\n]*")
@@ -132,6 +143,8 @@ class _Rewriting:
         spelled = native or self._spelling.spell(home, name, chain.region, chain.names[0])
         yield Edit(start, end, spelled)
         yield Finding(node, f"{path} becomes {spelled}", Outcome.CHANGED, rule or "experimental-policies")
+        if node is not chain.parts[0] and all(map(is_gone, self._analysis.meanings.of(node, chain.region).paths)):
+            yield from _works_now(chain.statement, rule or "experimental-policies")
 
     def _left(self, use: Use) -> Iterator[Finding]:
         """Yield why a use of a removed name is left, where nothing else surely makes it work."""
@@ -335,11 +348,11 @@ def _imported(analysis: Analysis) -> Iterator[str]:
 
 def _edits_of_imports(analysis: Analysis) -> Iterator[Edit | Finding]:
     """Yield the edits of a file's imports, and what they do."""
-    for node, _, _ in analysis.survey.imports:
+    for node, statement, _ in analysis.survey.imports:
         replaced = [alias for alias in node.names if alias in analysis.aliases]
         if not replaced:
             continue
-        yield from _imports_said(analysis, replaced)
+        yield from _imports_said(analysis, statement, replaced)
         if isinstance(node, ast.Import):
             for alias in replaced:
                 start, end = analysis.text.span(alias)
@@ -348,7 +361,7 @@ def _edits_of_imports(analysis: Analysis) -> Iterator[Edit | Finding]:
             yield from _ImportFrom(analysis, node).edits()
 
 
-def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Finding]:
+def _imports_said(analysis: Analysis, statement: Statement, replaced: list[ast.alias]) -> Iterator[Finding]:
     for alias in replaced:
         path, new = analysis.meanings.path_of(alias), analysis.aliases[alias]
         row = named(path)
@@ -356,6 +369,18 @@ def _imports_said(analysis: Analysis, replaced: list[ast.alias]) -> Iterator[Fin
         rule = analysis.rule_of(row) if not row.is_namespace else analysis.rule_within(row)
         assert rule is not None
         yield Finding(alias, f"imports {new} in place of {row.path}", Outcome.CHANGED, rule.name)
+        if is_gone(path):
+            yield from _works_now(statement, rule.name)
+
+
+def _works_now(statement: Statement, rule: str) -> Iterator[Finding]:
+    """Yield that a changed statement fails today, where the program goes on in another way then."""
+    for node in tries(statement):
+        if any(map(catches_missing, node.handlers)):
+            what = "this fails today, and works after the edit: the program no longer takes the way of the except"
+            kind = Outcome.NOTED if names_scaling(node.handlers) else Outcome.LEFT
+            yield Finding(statement.node, what, kind, rule)
+            return
 
 
 def _module(alias: ast.alias, home: str) -> str:

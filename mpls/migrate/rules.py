@@ -6,7 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mpls.migrate.analysis import STAR_RULE, Analysis, Finding, Outcome, Rule, home_of, is_gone, replacement_of
+from mpls.migrate.analysis import (
+    STAR_RULE,
+    Analysis,
+    Finding,
+    Outcome,
+    Rule,
+    home_of,
+    is_gone,
+    names_scaling,
+    replacement_of,
+    tries,
+)
 from mpls.migrate.kept_objects import METHODS, RULE_NAME, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
@@ -31,7 +42,7 @@ from mpls.program.choices import pin_in
 from mpls.program.meaning import Meaning, guessed
 from mpls.program.objects import HAVE_OBJECTS, UNKNOWN, Kinds, ScaleUse, Taken, are_wrappers
 from mpls.program.releases import COMPARISONS, NO_VALUE, VERSIONS, value_of
-from mpls.program.scopes import Chain, Member, Region, Role, Statement, chain_of, names_of
+from mpls.program.scopes import Chain, Member, Region, Role, chain_of, names_of
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 Found = Iterator[Edit | Finding]
@@ -39,8 +50,8 @@ Found = Iterator[Edit | Finding]
 _OF_OTHERS = (
     f"those of other files may be of {PUBLIC}, its base class: check what asks for the class, and write {PUBLIC} there"
 )
-_MAKES_NONE = f"{EXPERIMENTAL} is used as a value, and this file makes no wrapper; {_OF_OTHERS}"
-_MAKES_SOME = f"{EXPERIMENTAL} is used as a value, which only wrappers that this file makes are of; {_OF_OTHERS}"
+_MAKES_NONE = f", and this file makes no wrapper; {_OF_OTHERS}"
+_MAKES_SOME = f", which only wrappers that this file makes are of; {_OF_OTHERS}"
 
 
 def _class_values(analysis: Analysis) -> Found:
@@ -50,9 +61,14 @@ def _class_values(analysis: Analysis) -> Found:
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
+    modules = {chain.node for chain, _ in analysis.rest}
     for node in class_values(analysis):
-        if isinstance(node, ast.alias) or node not in said:
-            yield Finding(node, _MAKES_SOME if makes else _MAKES_NONE)
+        if node in modules and node not in analysis.afterwards.becomes:
+            what = f"{analysis.text.source(node)} is used as a value"
+            yield Finding(node, f"{what}: where the program takes a removed name from it, write that of mpls")
+        elif isinstance(node, ast.alias) or node not in said:
+            what = f"{EXPERIMENTAL}{', or a module with it,' if node in modules else ''} is used as a value"
+            yield Finding(node, f"{what}{_MAKES_SOME if makes else _MAKES_NONE}")
 
 
 EXPERIMENTAL_WRAPPER = Rule(
@@ -324,17 +340,18 @@ def _strings(analysis: Analysis) -> Found:
     for node in analysis.survey.strings:
         for path in filter(None, map(_path_of, _DOTTED.findall(str(node.value)))):
             yield Finding(node, f"names {path} in a string: {_advice(path)}")
-    for call, path in analysis.asked_for:
+    for call, region, path in analysis.asked_for:
         function = analysis.text.source(call.func)
         what = f"{function} asks for {path}, which is gone"
-        if function == "hasattr":
+        now = analysis.afterwards.of(call.args[0], region, 1).paths
+        if any(each.startswith("mpls.") for each in now):
+            answer = "it is True" if function == "hasattr" else "it gives that"
+            yield Finding(call, f"{what} today: after the edit it asks {', '.join(now)}, and {answer}", Outcome.NOTED)
+        elif function == "hasattr":
             kind = Outcome.NOTED if _scales_otherwise(call, analysis) else Outcome.LEFT
             yield Finding(call, f"{what}: it is False today, and the other branch runs", kind)
         else:
             yield Finding(call, f"{what}: {_advice(path)}")
-
-
-_SCALING = re.compile(r"\b(mixed_precision|LossScaleOptimizer|\w*[pP]olicy)\b")
 
 
 def _scales_otherwise(asked: ast.Call, analysis: Analysis) -> bool:
@@ -343,9 +360,7 @@ def _scales_otherwise(asked: ast.Call, analysis: Analysis) -> bool:
         if isinstance(node, ast.If | ast.IfExp) and any(each is asked for each in ast.walk(node.test)):
             is_denied = isinstance(node.test, ast.UnaryOp) and node.test.operand is asked
             branch = node.body if is_denied else node.orelse
-            return any(
-                _SCALING.search(ast.unparse(each)) for each in (branch if isinstance(branch, list) else [branch])
-            )
+            return names_scaling(branch if isinstance(branch, list) else [branch])
     return False
 
 
@@ -393,8 +408,9 @@ NAMES_IN_STRINGS = Rule(
     """Historical names in strings, in `getattr` and in `hasattr` are reported, and those in magics of notebooks.
 
 What becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is False today, and the
-branch for newer releases runs. In notebooks, names are reported too in magics, shell commands, and cells that another
-process runs or that are written to a file. So are commands that install a release that mpls does not run on.
+branch for newer releases runs. Where the object becomes a module of mpls, it is True. In notebooks, names are reported
+too in magics, shell commands, and cells that another process runs or that are written to a file. So are commands that
+install a release that mpls does not run on.
 """,
     look=_strings,
 )
@@ -522,22 +538,11 @@ def _unknown_modules(analysis: Analysis) -> Found:
             yield Finding(place.node, what)
     for node, statement, _ in analysis.survey.imports:
         for alias in node.names:
-            path = "" if alias.name == "*" or _is_tried(statement) else analysis.meanings.path_of(alias)
+            path = "" if alias.name == "*" or any(tries(statement)) else analysis.meanings.path_of(alias)
             if path == _CONTRIB_MODULE:
                 yield Finding(alias, f"{_OF_CONTRIB}; take the import away if it is not needed")
             elif is_gone(path) and home_of(path) is None and not replacement_of(path):
                 yield Finding(alias, f"{path} is gone: take the import away where nothing uses it any more")
-
-
-def _is_tried(statement: Statement) -> bool:
-    """Return whether the program goes on if a statement fails."""
-    outer: Statement | None = statement
-    while outer is not None:
-        parent = outer.parent
-        if parent is not None and isinstance(parent.node, ast.Try) and outer.block is parent.node.body:
-            return True
-        outer = parent
-    return False
 
 
 def _unknown(place: Chain | Member, analysis: Analysis) -> str:

@@ -505,7 +505,7 @@ class Releases(Meanings):
         value = _unpacked(binding) or value
         if isinstance(value, ast.Constant):
             outer = statement.parent
-            return outer is not None and any(map(_catches_missing, getattr(outer.node, "handlers", ())))
+            return outer is not None and any(map(catches_missing, getattr(outer.node, "handlers", ())))
         if not isinstance(value, ast.expr) or depth > _DEPTH or not _is_answer(value):
             return False
         return self.is_gate(value, binding.region, depth + 1)
@@ -543,7 +543,7 @@ def _in_try(state: State, node: ast.stmt, block: list[ast.stmt]) -> State:
     assert isinstance(node, ast.Try)
     if block is not node.body and block is not node.orelse:
         return state.on(Branch.FALLBACK)
-    return state.on(Branch.TRIED) if any(map(_catches_missing, node.handlers)) else state
+    return state.on(Branch.TRIED) if any(map(catches_missing, node.handlers)) else state
 
 
 def _last_name(node: ast.AST) -> str:
@@ -569,7 +569,7 @@ def _is_tried(test: ast.expr) -> bool | None:
     return True if is_probe and getattr(name, "value", None) == "experimental" else None
 
 
-def _catches_missing(handler: ast.ExceptHandler) -> bool:
+def catches_missing(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches the error for a missing module or attribute."""
     if handler.type is None:
         return True

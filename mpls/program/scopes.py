@@ -222,7 +222,7 @@ class Member:
     @property
     def is_set(self) -> bool:
         """Whether it is assigned."""
-        return _is_stored(self.node)
+        return is_stored(self.node)
 
     @property
     def owner(self) -> ast.expr:
@@ -232,8 +232,9 @@ class Member:
         return owner
 
 
-def _is_stored(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+def is_stored(node: ast.AST) -> bool:
+    """Return whether a name or an attribute is assigned."""
+    return isinstance(node, _NAMES) and isinstance(node.ctx, ast.Store)
 
 
 def attribute_of(node: ast.AST) -> tuple[ast.expr | None, str]:
@@ -660,7 +661,7 @@ class Survey:
             value, name = attribute_of(inner)
             if name in MEMBERS:
                 self.members.append(self._member(inner, call if inner is node else None))
-            inner = None if _is_stored(inner) else value
+            inner = None if is_stored(inner) else value
 
     def _member(self, node: ast.expr, call: ast.Call | None) -> Member:
         return Member(node, call, self._region, self._here, self._choice)

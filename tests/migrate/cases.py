@@ -211,8 +211,7 @@ VALUES = {
     "a member of a module by its name": case(
         f"{TF}«from tensorflow.keras.mixed_precision.experimental→import mpls.experimental\n"
         f"from mpls.experimental» import LossScaleOptimizer as LSO\nE = {MODULE}\nopt = LSO(inner, 'dynamic')\n"
-        "held = isinstance(opt, getattr(E, 'LossScaleOptimizer'))\n",
-        "names-in-strings",
+        "held = isinstance(opt, getattr(E, 'LossScaleOptimizer'))\nassert hasattr(E, 'Policy')\n",
     ),
     "a multiplier": case(
         f"{TF_BOTH}KINDS = ({KEPT},)\n"
@@ -325,7 +324,16 @@ MEMBERS = {
     ),
     "hasattr": case(f"{TF}OLD = hasattr({KERAS}, 'experimental')\n", "names-in-strings"),
     "a guard without another branch": case(f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\n", "names-in-strings"),
-    "a guard that is denied": case(f"{TF}if not hasattr({KERAS}, 'experimental'):\n    Policy = None\n"),
+    "a guard that is denied": case(
+        f"{TF}if not hasattr({KERAS}, 'experimental'):\n    Policy = {KERAS}.Policy\n"
+        f"if not hasattr({KERAS}, 'experimental'):\n    Policy = None\n",
+        "names-in-strings",
+    ),
+    "a module that is not followed": case(
+        f"{TF}self.mp = {KERAS}\nself.mp.experimental.set_policy('float32')\n",
+        "experimental-wrapper",
+        "unknown-modules",
+    ),
     "a guard with another branch": case(
         f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\nelse:\n    f({KERAS}.Policy)\n"
     ),
@@ -606,7 +614,15 @@ IMPORTS = {
         "«mp.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»\nopt = «LSO→mpls.keras.LossScaleOptimizer»(opt)\n",
     ),
     "None where it is missing": case(
-        f"try:\n    {FROM}except ImportError:\n    LossScaleOptimizer = None\nisinstance(opt, LossScaleOptimizer)\n"
+        f"try:\n    {FROM}except ImportError:\n    LossScaleOptimizer = None\nisinstance(opt, LossScaleOptimizer)\n",
+        "experimental-wrapper",
+    ),
+    "ways that are taken no more": case(
+        f"{TF_OLD}try:\n    try:\n        {MODULE}.set_policy('float32')\n    except ValueError:\n        pass\n"
+        "except AttributeError:\n    pass\n"
+        "try:\n    import «tensorflow.contrib.mixed_precision→mpls.contrib» as cmp\nexcept ImportError:\n    cmp = None\n",
+        "experimental-policies",
+        "contrib",
     ),
     "a star of contrib": case(
         "from «tensorflow.contrib.mixed_precision import *→mpls.contrib import "
