@@ -372,7 +372,7 @@ class Analysis:
     @functools.cached_property
     def objects(self) -> Objects:
         """What the expressions of the file are."""
-        return Objects(self.meanings, self.facts.has_own_members)
+        return Objects(self.meanings, self.facts.has_own_members, names_scaling=self.facts.names_scaling)
 
     @functools.cached_property
     def scales(self) -> list[ScaleUse]:

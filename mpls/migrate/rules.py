@@ -184,9 +184,11 @@ LOSS_SCALE_CALLS = Rule(
 
 Up to TF 2.3, the attribute of a wrapper was an object, which programs called. Since TF 2.4 it is the scale itself, a
 tensor. Only objects that certainly are wrappers are changed: by what a variable, an attribute or a parameter gets, by
-`isinstance`, by calls of `get_scaled_loss`, or as the optimizer that `compile` gets or wraps. If a class of any file
-that is migrated has a method `loss_scale`, attributes, parameters and variables of modules may be its objects, and
-stay. What stays is reported. A loss scale that is returned or passed to a function is not followed.
+`isinstance`, by calls of `get_scaled_loss`, or as the optimizer that `compile` gets or wraps. Calls of
+`get_scaled_loss` do not count for what comes from a library or another class, and where no file that is migrated has a
+name of TensorFlow's loss scaling. If a class of any file that is migrated has a method `loss_scale`, attributes,
+parameters and variables of modules may be its objects, and stay. What stays is reported. A loss scale that is returned
+or passed to a function is not followed.
 """,
     look=_calls_of_scales,
 )

@@ -36,6 +36,7 @@ class Facts(NamedTuple):
         makers: checksums of the files that may make a wrapper, as one file may be looked at twice.
         reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
         compiles: whether a file may call `compile` of a model.
+        names_scaling: whether a file that imports a framework, or mpls, has names of its loss scaling.
     """
 
     passed_on: frozenset[bytes] = frozenset()
@@ -44,6 +45,7 @@ class Facts(NamedTuple):
     makers: frozenset[int] = frozenset()
     reads_compiled: bool = False
     compiles: bool = False
+    names_scaling: bool = False
 
 
 NO_FACTS = Facts()
@@ -54,15 +56,17 @@ def facts_of(content: bytes) -> Facts:
     has_own = b"loss_scale" in content and any(each.search(content) for each in (_OWN_METHOD, _OWN_ATTRIBUTE))
     reads_compiled = b".optimizer." in content and any(each in content for each in _OF_COMPILED)
     compiles = b".compile" in content and _COMPILE.search(content) is not None
+    names = b"mixed_precision" in content or b"LossScale" in content
+    names_scaling = names and (b"mpls" in content or _FRAMEWORK.search(content) is not None)
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
-        return Facts(frozenset(), has_own, reads_compiled=reads_compiled, compiles=compiles)
+        return Facts(frozenset(), has_own, False, frozenset(), reads_compiled, compiles, names_scaling)
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
     has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, has_own, has_wrappers, makers, reads_compiled, compiles)
+    return Facts(passed_on, has_own, has_wrappers, makers, reads_compiled, compiles, names_scaling)
 
 
 def together(facts: Iterable[Facts]) -> Facts:

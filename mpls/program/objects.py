@@ -50,10 +50,14 @@ class Objects:
         meanings: what the names in it stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
         is_set_here: whether no other module sets its variables.
+        names_scaling: whether the program has names of TensorFlow's loss scaling: without, it has no wrapper.
     """
 
-    def __init__(self, meanings: Meanings, has_own_members: bool, *, is_set_here: bool = False) -> None:
+    def __init__(
+        self, meanings: Meanings, has_own_members: bool, *, is_set_here: bool = False, names_scaling: bool = True
+    ) -> None:
         self._is_set_here = is_set_here
+        self._names_scaling = names_scaling
         self.survey: Survey = meanings.survey
         self._meanings = meanings
         self._has_own_members = has_own_members
@@ -62,7 +66,9 @@ class Objects:
 
     @functools.cached_property
     def _evidence(self) -> _Evidence:
-        return _Evidence(self._meanings, self._has_own_members, lambda node, region: self._kinds(node, region, 0))
+        may_be_wrapper = self._names_scaling
+        has_own = self._has_own_members
+        return _Evidence(self._meanings, has_own, may_be_wrapper, lambda node, region: self._kinds(node, region, 0))
 
     def of(self, node: ast.expr, region: Region) -> Kinds:
         """Return what an expression in a scope is: a wrapper, if all else that it may be has no loss scale."""
@@ -211,40 +217,54 @@ def _wrapper_class(node: ast.expr, region: Region, meanings: Meanings) -> Kinds:
 
 
 _Key = tuple[int, str]
-# What is a wrapper by what it is assigned.
+# What is a wrapper by what it is assigned, and what is something else.
 _KNOWN: _Key = (0, "a wrapper")
+_OTHER: _Key = (0, "something else")
 
 
 class _Evidence:
     """The variables and attributes of a file that are used as wrappers.
 
-    These are what `get_scaled_loss` or `get_unscaled_gradients` is called on, which only wrappers have; what
-    `isinstance` takes with the class of a wrapper; what is passed to a parameter of the file's own functions, or kept
-    as an attribute, that is such a variable; parameters and attributes that get nothing else; and the optimizers of
-    models that `compile` gives nothing else, or that it wraps. Where a class of the program's own has a `loss_scale`
-    that may be called, other modules may pass its objects: then only `isinstance` and `compile` tell.
+    These are what `get_scaled_loss` or `get_unscaled_gradients` is called on, unless it comes from a library or another
+    class, or the program has no name of TensorFlow's loss scaling; what `isinstance` takes with the class of a wrapper;
+    what is passed to a parameter of the file's own functions, or kept as an attribute, that is such a variable;
+    parameters and attributes that get nothing else; and the optimizers of models that `compile` gives nothing else, or
+    that it wraps. Where a class of the program's own has a `loss_scale` that may be called, other modules may pass its
+    objects: then only `isinstance` and `compile` tell.
 
     Args:
         meanings: what the names in the file stand for.
         has_own_members: whether a class of the program's has a `loss_scale` that may be called.
+        names_scaling: whether the program has names of TensorFlow's loss scaling.
         kinds: tells what an expression is by what it is assigned.
     """
 
-    def __init__(self, meanings: Meanings, has_own_members: bool, kinds: Callable[[ast.expr, Region], Kinds]) -> None:
+    def __init__(
+        self,
+        meanings: Meanings,
+        has_own_members: bool,
+        names_scaling: bool,
+        kinds: Callable[[ast.expr, Region], Kinds],
+    ) -> None:
         self._meanings = meanings
+        self._names_scaling = names_scaling
+        self._known_others: dict[tuple[ast.expr, bool], bool] = {}
         self._survey = meanings.survey
         self._has_own_members = has_own_members
         self._kinds = kinds
-        self._keys: set[_Key | None] = {_KNOWN, *self._direct()} - {None}
         given: dict[_Key, list[_Key | None]] = {}
         others = () if has_own_members else (*self._passed(), *self._kept())
         for target, value in (*others, *self._compiled(), *self._models()):
             given.setdefault(target, []).append(value)
+        apart: set[_Key | None] = {_OTHER, None}
+        while more := {target for target, values in given.items() if not apart.isdisjoint({*values} - {None})} - apart:
+            apart |= more
+        self._keys: set[_Key | None] = {_KNOWN, *self._direct()} - apart
         while True:
             before = len(self._keys)
             for target, values in given.items():
                 if target in self._keys:
-                    self._keys |= {value for value in values if value is not None}
+                    self._keys |= {*values} - apart
                 elif all(value in self._keys for value in values):
                     self._keys.add(target)
             if len(self._keys) == before:
@@ -257,9 +277,9 @@ class _Evidence:
 
     def _direct(self) -> Iterator[_Key | None]:
         # A program's own class may have methods of these names.
-        own = self._has_own_members or self._survey.functions & set(SCALING_METHODS)
+        own = self._has_own_members or not self._names_scaling or self._survey.functions & set(SCALING_METHODS)
         for read in self._survey.reads:
-            if read.name in SCALING_METHODS and not own:
+            if read.name in SCALING_METHODS and not own and not self._is_other(read.owner, read.region):
                 yield _key(read.owner, read.region)
         for test, region in self._survey.type_tests:
             types = types_asked(test)
@@ -301,7 +321,58 @@ class _Evidence:
                     yield _optimizer_of(key), None if inner is None else _optimizer_of(inner)
 
     def _given(self, value: ast.expr, region: Region) -> _Key | None:
-        return _KNOWN if are_wrappers(self._kinds(value, region)) else _key(value, region)
+        if are_wrappers(self._kinds(value, region)):
+            return _KNOWN
+        return _OTHER if self._is_other(value, region) else _key(value, region)
+
+    def _is_other(self, node: ast.expr, region: Region, is_whole: bool = True) -> bool:
+        """Return whether an expression comes from a library, or is an object of a class of the file that is no wrapper.
+
+        Args:
+            node: the expression.
+            region: the scope that it is in.
+            is_whole: whether it is the object that is asked about; False if that is only read from it.
+        """
+        key = node, is_whole
+        if key not in self._known_others:
+            # Set first, because names may be bound to each other in a circle.
+            self._known_others[key] = False
+            self._known_others[key] = self._comes_from_other(node, region, is_whole)
+        return self._known_others[key]
+
+    def _comes_from_other(self, node: ast.expr, region: Region, is_whole: bool) -> bool:
+        kinds = self._kinds(node, region) if is_whole else UNKNOWN
+        if kinds:
+            return not kinds <= _WRAPPERS | _UNWRAPPED
+        if isinstance(node, ast.IfExp | ast.BoolOp):
+            parts = node.values if isinstance(node, ast.BoolOp) else (node.body, node.orelse)
+            return any(self._is_other(each, region, is_whole) for each in parts)
+        if isinstance(node, ast.Call):
+            made = region.find(node.func.id) if isinstance(node.func, ast.Name) else []
+            values = (each for bound in made for each in self._survey.returns.get(bound.value, ()))
+            is_made = is_whole and any(isinstance(each.value, ast.ClassDef) for each in made)
+            is_returned = any(value is not None and self._is_other(value, within, is_whole) for value, within in values)
+            return is_made or is_returned or self._is_other(node.func, region, False)
+        method = region.method()
+        owner = node.value if isinstance(node, ast.Attribute | ast.Subscript) else node
+        if method is not None and isinstance(owner, ast.Name) and owner.id == method.self_name:
+            within = method.parent
+            assert within is not None
+            assert isinstance(within.owner, ast.ClassDef)
+            kept = within.attributes.get(node.attr) if isinstance(node, ast.Attribute) else None
+            if kept is not None:
+                return any(self._binds_other(each, is_whole) for each in kept)
+            return any(self._is_other(each, within, False) for each in within.owner.bases)
+        if owner is not node:
+            return self._is_other(owner, region, False)
+        bindings = region.find(node.id) if isinstance(node, ast.Name) else []
+        return any(self._binds_other(each, is_whole) for each in bindings)
+
+    def _binds_other(self, binding: Binding, is_whole: bool) -> bool:
+        value = binding.value
+        if isinstance(value, ast.alias):
+            return not self._meanings.of_import(value)
+        return isinstance(value, ast.expr) and self._is_other(value, binding.region, is_whole)
 
     def _passed(self) -> Iterator[tuple[_Key, _Key | None]]:
         """Yield the parameters of the file's own functions and classes with what calls give them; None if unknown."""

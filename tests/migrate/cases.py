@@ -258,7 +258,7 @@ MEMBERS = {
         "wrapped.loss_scale«()→»\n",
     ),
     "what is used as a wrapper": case(
-        f"{TF}def f(opt, opts):\n    s = opt.get_scaled_loss(l), opts[0].get_unscaled_gradients(g)\n"
+        f"{TF}{KERAS}.Policy\ndef f(opt, opts):\n    s = opt.get_scaled_loss(l), opts[0].get_unscaled_gradients(g)\n"
         "    print(opt.loss_scale«()→», opts[i].loss_scale«()→»)\n",
     ),
     "what a loop goes through": case(
@@ -277,7 +277,17 @@ MEMBERS = {
     "the loss scale of a policy by another name": case(
         f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\nscale = p.loss_scale\nscale()\np.loss_scale.get_config()\n"
     ),
-    "a parameter": case(f"{TF}def f(opt):\n    return opt.loss_scale()\n", "loss-scale-calls"),
+    "what is used as a wrapper in a program without loss scaling": case(
+        f"{TF}def f(opt):\n    return opt.get_scaled_loss(l), opt.loss_scale()\n", "loss-scale-calls"
+    ),
+    "what comes from a library, or is of another class": case(
+        f"{TF}import lib\n{KERAS}.Policy\nclass Own: pass\ndef make():\n    return lib.Scaler()\nclass T(lib.Base):\n"
+        "    def f(self):\n        self.a.get_scaled_loss(l), self.a.loss_scale()\n        self.b = Own()\n"
+        "        self.b.get_scaled_loss(l), self.b.loss_scale()\na = make()\ndef f(b):\n"
+        "    b.get_scaled_loss(l), b.loss_scale()\nf(a)\nc = lib.scalers[0] if old else a or None\n"
+        "c.get_scaled_loss(l), c.loss_scale()\nd = a.inner[0]\nd.get_scaled_loss(l), d.loss_scale()\n",
+        *("loss-scale-calls",) * 5,
+    ),
     "a policy": case(f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\np.loss_scale()\n"),
     "what is no use of the API": case(
         f"{TF}class LossScaleOptimizer(tf.keras.optimizers.Optimizer):\n    pass\nclass DynamicLossScale:\n"

@@ -81,7 +81,9 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("other", ["", f"{OWN}import a\na.f(Own())\na.opt = Own()\n"])
 def test_objects_that_another_module_may_put_there(tmp_path: pathlib.Path, part: str, other: str) -> None:
-    changed, left = migrated_tree(tmp_path, {"a.py": f"import tensorflow as tf\n{PARTS[part]}", "b.py": other})
+    policy = "import tensorflow as tf\ntf.keras.mixed_precision.set_global_policy('float32')\n"
+    files = {"a.py": f"import tensorflow as tf\n{PARTS[part]}", "b.py": other, "policy.py": policy}
+    changed, left = migrated_tree(tmp_path, files)
     assert (".loss_scale()" in changed.get("a.py", ".loss_scale()")) is bool(other)
     assert left == ([("a.py", "loss-scale-calls")] if other else [])
 
