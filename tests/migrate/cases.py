@@ -340,9 +340,7 @@ MEMBERS = {
         "names-in-strings",
     ),
     "a module that is not followed": case(
-        f"{TF}self.mp = {KERAS}\nself.mp.experimental.set_policy('float32')\n",
-        "experimental-wrapper",
-        "unknown-modules",
+        f"{TF}self.mp = {KERAS}\nself.mp.experimental.set_policy('float32')\n", "experimental-wrapper"
     ),
     "a guard with another branch": case(
         f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\nelse:\n    f({KERAS}.Policy)\n"
