@@ -21,8 +21,9 @@ MATRIX = {
     "2.21": "3.13",
     "2.22.0rc0": "3.12",
 }
-# The newest of packages that stand in for TensorFlow, and the newest TensorFlow with Keras 2 in place of Keras 3.
-STAND_INS = {"cpu": "3.12", "nightly": "3.12", "legacy-keras": "3.11"}
+# The newest of packages that stand in for TensorFlow, the newest TensorFlow with Keras 2 in place of Keras 3, and the
+# oldest TensorFlow with the oldest Keras 3.
+STAND_INS = {"cpu": "3.12", "nightly": "3.12", "legacy-keras": "3.11", "oldest-keras": "3.10"}
 ROWS = {**MATRIX, **STAND_INS}
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from importlib import metadata
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -110,6 +111,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="needs a GPU, and TensorFlow sees none"))
     if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
         known_differences.mark(items, known_differences.WITH_KERAS_2)
+    if metadata.version("keras").startswith("3.6."):
+        known_differences.mark(items, known_differences.WITH_OLDEST_KERAS)
     _mark_all_but_some(items, is_chosen=bool(config.getoption("-m")))
     # An expression says by itself what runs.
     if config.getoption("-m"):

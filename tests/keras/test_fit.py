@@ -58,10 +58,9 @@ def fit(family: str, optimizer: Any, **settings: Any) -> tuple[Any, ...]:
 
 
 def state_of(optimizer: Any) -> list[float]:
-    counter = getattr(optimizer, "step_counter", None)
-    is_keras_3 = isinstance(counter, keras.Variable)
+    is_keras_3 = isinstance(optimizer, keras.optimizers.Optimizer)
     scale = optimizer.dynamic_scale if is_keras_3 else optimizer.loss_scale
-    counter = counter if is_keras_3 else optimizer.dynamic_counter
+    counter = optimizer.step_counter if is_keras_3 else optimizer.dynamic_counter
     return [float(keras.ops.convert_to_numpy(number)) for number in (scale, optimizer.iterations, counter)]
 
 
