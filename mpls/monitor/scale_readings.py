@@ -198,6 +198,7 @@ class ScaleMessages:
         self._falls = 0
         self._warns_at = _MANY_FALLS
         self._warns_at_skips = _MANY_SKIPS
+        self._skips_at_change = 0
         self._times_set = 0
 
     def note(self, scale: float, where: str, consecutive_skips: int | None = None, times_set: int = 0) -> None:
@@ -211,9 +212,12 @@ class ScaleMessages:
         """
         before, self._last = self._last, scale
         was_set, self._times_set = times_set != self._times_set, times_set
+        skips = consecutive_skips or 0
         if before is None or scale == before or (math.isnan(scale) and math.isnan(before)):
-            self._note_skips(scale, where, consecutive_skips or 0)
+            self._skips_at_change = min(self._skips_at_change, skips)
+            self._note_skips(scale, where, skips - self._skips_at_change)
             return
+        self._skips_at_change = skips
         change = f"loss scale {before:g} -> {scale:g} {where}"
         if was_set:
             self._falls, self._warns_at = 0, _MANY_FALLS

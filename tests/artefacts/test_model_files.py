@@ -146,6 +146,15 @@ def small_model(framework: Any, optimizer: Any, loss: Any = "mse", **kwargs: Any
     return model
 
 
+@keras.saving.register_keras_serializable("tests")
+def _registered_loss(true: Any, predicted: Any) -> Any:
+    return keras.ops.mean((true - predicted) ** 2)
+
+
+def _own_metric(_: Any, predicted: Any) -> Any:
+    return keras.ops.mean(predicted)
+
+
 def assert_same_training(test: unittest.TestCase, model: Any, loaded: Any) -> None:
     for value in (3.0, np.inf, 2.0, 1.0):
         for each in (model, loaded):
@@ -201,6 +210,7 @@ class Keras3Test(InFolder, unittest.TestCase):
             ("mse", "mse", None),
             ("names", "mean_squared_error", ["mae", "accuracy"]),
             ("objects", keras.losses.MeanSquaredError(), [keras.metrics.MeanAbsoluteError()]),
+            ("functions", _registered_loss, [_own_metric]),
         ]
     )
     @pytest.mark.matrix
@@ -211,7 +221,7 @@ class Keras3Test(InFolder, unittest.TestCase):
             optimizer = wrapper(inner, initial_scale=8.0, dynamic_growth_steps=2)
             model, path = small_model(keras, optimizer, loss, metrics=metrics), self.folder / f"{name}{native}.h5"
             model.save(path)
-            loaded, said = load(path)
+            loaded, said = load(path, custom_objects={"_own_metric": _own_metric})
             self.assertEqual(said, [])
             self.assertEqual((float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer)), (16.0, 1))
             assert_same_training(self, model, loaded)

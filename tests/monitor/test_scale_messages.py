@@ -70,6 +70,14 @@ class MessagesTest(unittest.TestCase):
         for line, number in zip(lines, expected, strict=True):
             self.assertIn(f"stays at 1 in step 7, and the last {number} steps were all skipped", line)
 
+    def test_skipped_steps_before_a_fall_do_not_count(self) -> None:
+        messages = ScaleMessages()
+        with self.assertLogs("mpls", logging.INFO) as caught:
+            for scale, skips in ((4.0, 0), (1.0, 12), (1.0, 12), (1.0, 21), (1.0, 22)):
+                messages.note(scale, f"after {skips}", skips)
+        self.assertEqual([record.levelno for record in caught.records], [INFO, WARNING])
+        self.assertIn("stays at 1 after 22, and the last 10 steps", caught.records[1].getMessage())
+
     def test_a_scale_at_its_floor_in_fit(self) -> None:
         model = model_of("new", count_steps=True, min_scale=16)
         with self.assertLogs("mpls", logging.INFO) as caught:

@@ -289,7 +289,7 @@ def _compile_from_h5(model: Any, file: ModelFile, custom_objects: dict[str, Any]
     Args:
         model: the model, not compiled.
         file: the file.
-        custom_objects: classes of the user by name.
+        custom_objects: classes and functions of the user by name.
     """
     keras = import_module("keras")
     settings = file.configs.get(TRAINING_CONFIG)
@@ -311,7 +311,12 @@ def _optimizer(keras: ModuleType, config: dict[str, Any], custom_objects: dict[s
 
 
 def _resolved(config: Any, deserialize: Callable[[Any], Any]) -> Any:
-    """Return a loss or metrics, nested as in the config; names of built-in ones stay, since `compile` takes them."""
+    """Return a loss or metrics, nested as in the config, within the scope of the user's own objects.
+
+    Names of built-in ones stay, since `compile` takes them; it does not take those of the user's functions.
+    """
+    if isinstance(config, str):
+        return import_module("keras").saving.get_registered_object(config) or config
     if isinstance(config, dict) and "class_name" in config:
         return deserialize(config)
     if isinstance(config, dict):
