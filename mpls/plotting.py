@@ -243,10 +243,11 @@ def _course_of_csv(path: pathlib.Path) -> Course:
         raise UnreadableCourseError(f"{name} is no CSV ({printable(str(error))})") from None
     columns = list(reader.fieldnames or ())
     unit = next((each for each in (STEP, "epoch") if each in columns), None)
-    if unit is None or SCALE not in columns:
-        wanted = f"the columns {STEP!r} or 'epoch', and {SCALE!r}"
+    if unit is None:
+        raise UnreadableCourseError(f"{name} has neither a column {STEP!r} nor a column 'epoch'")
+    if SCALE not in columns:
         raise UnreadableCourseError(
-            f"{name} lacks {wanted}; LossScaleCallback() goes before CSVLogger in the list of callbacks"
+            f"{name} has no column {SCALE!r}; LossScaleCallback() without a name writes it, before CSVLogger in the list"
         )
     return _course_of_rows(path.name, unit, ((row[unit], row) for row in rows), f"{name} has no number in {SCALE!r}")
 

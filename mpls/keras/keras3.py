@@ -552,7 +552,7 @@ class Keras3Adapter(FamilyMembers, _Native):
             return loss_scale
         if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
             return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
-        refuse_off_tensorflow("loss_scale", loss_scale, "be 'dynamic' or a number")
+        refuse_off_tensorflow("loss_scale", loss_scale, "be 'dynamic', a number or a FixedLossScale")
         return loss_scale
 
     def _shared(self, other: Any) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from mpls.errors import Described
 from mpls.formats.algorithms import algorithm_named
 from mpls.formats.families import FAMILY_MARKS, Family, family_of_config
 from mpls.formats.record import LossScaleRecord, OptimizerRecord
@@ -291,8 +292,8 @@ def _at(place: str, key: str) -> str:
     return f"{place}/{key}" if place else key
 
 
-def _some_keys(content: Mapping[str, Any]) -> list[str]:
-    return sorted(islice(content, 20))
+def _some_keys(content: Mapping[str, Any]) -> Described:
+    return Described(f"the keys {', '.join(map(repr, sorted(islice(content, 20))))}" if content else "an empty one")
 
 
 def _base_name(name: str) -> str:

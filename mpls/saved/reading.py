@@ -69,6 +69,7 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
     Raises:
         SavedStateError: the file is broken, or the state of an optimizer in it is not valid. The subclass
             `mpls.saved.foreign_files.NotAnArtefactError` if the path does not exist, or leads to none of these formats.
+        OSError: the file cannot be read.
 
     Examples:
         >>> import json, pathlib, tempfile
@@ -89,10 +90,12 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
     for prefix in checkpoint_prefixes(text):
         if os.path.lexists(prefix + INDEX):
             return in_memory(replace(_read_checkpoint(prefix), path=text))
-    if not os.path.exists(text):
+    try:
+        os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
         folder = os.path.dirname(os.path.abspath(text))
         advice = f"There is no such file or folder; see what is in {folder!r}"
-        raise NotAnArtefactError(error_text(text, "exist", Described("nothing"), advice, ANCHOR))
+        raise NotAnArtefactError(error_text(text, "exist", Described("nothing"), advice, ANCHOR)) from None
     size_of(text)
     with open(text, "rb") as file:
         start = file.read(512)

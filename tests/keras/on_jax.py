@@ -407,7 +407,7 @@ def experimental_wrappers_as_of_a_release(folder: pathlib.Path) -> None:
         assert callable(optimizer.loss_scale) is (release is not None)
         fixed = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), mpls.experimental.FixedLossScale(4))
         assert float(fixed._loss_scale()) == 4.0
-        with pytest.raises(NotImplementedError, match="loss_scale must be 'dynamic' or a number"):
+        with pytest.raises(NotImplementedError, match="loss_scale must be 'dynamic', a number or a Fixed"):
             optimizer._loss_scale = mpls.experimental.DynamicLossScale(8)
 
 

@@ -260,8 +260,8 @@ BAD: list[tuple[str, dict[str, Any], type[Exception], str]] = [
 OF_CONSTRUCTORS = [
     ("initial_below", {"min_scale": 16}, ValueError, "the initial scale must be from 16"),
     ("initial_above", {"max_scale": 4}, ValueError, "the initial scale must be from 1 to 4"),
-    ("no_bool", {"adjustable": 1}, TypeError, "adjustable must be a bool"),
-    ("no_bool_either", {"consecutive_hysteresis": "yes"}, TypeError, "consecutive_hysteresis must be a bool"),
+    ("no_bool", {"adjustable": 1}, TypeError, "adjustable must be a bool.* docs bounds"),
+    ("text_as_bool", {"consecutive_hysteresis": "yes"}, TypeError, "hysteresis must be a bool.* docs bounds"),
 ]
 
 

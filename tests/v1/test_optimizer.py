@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -97,6 +99,35 @@ class GraphTest(unittest.TestCase):
             self.assertEqual((float(variable), float(scale())), (0.5, expected))
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             Wrapper(momentum(), NATIVE.FixedLossScale(8), max_consecutive_skips=3)
+
+    @parameterized.expand([("made_outside",), ("before_the_first_step",)])
+    def test_a_saver_of_the_graph_knows_the_optimizer(self, where: str) -> None:
+        def build() -> Any:
+            return v1.get_variable("v", initializer=1.0, use_resource=True)
+
+        with tempfile.TemporaryDirectory() as folder:
+            with tf.Graph().as_default(), v1.Session() as session:
+                session.run(build().initializer)
+                bare = v1.train.Saver().save(session, f"{folder}/bare")
+            outside = Wrapper(OPTIMIZERS[0][1](), dynamic())
+            with tf.Graph().as_default(), v1.Session() as session:
+                if where == "made_outside":
+                    outside.minimize(build() * 1.0)
+                else:
+                    build(), Wrapper(OPTIMIZERS[0][1](), dynamic())
+                with self.assertWarnsRegex(UserWarning, "holds no loss scale"):
+                    v1.train.Saver().restore(session, bare)
+
+    def test_minimize_passes_its_arguments(self) -> None:
+        inner = momentum()
+        with (
+            tf.Graph().as_default(),
+            mock.patch.object(inner, "compute_gradients", wraps=inner.compute_gradients) as used,
+        ):
+            settings = {"gate_gradients": 0, "aggregation_method": 2, "colocate_gradients_with_ops": True}
+            settings["grad_loss"] = tf.constant(3.0)
+            Wrapper(inner, dynamic()).minimize(tf.Variable(1.0) * 1.0, **settings)
+        self.assertEqual({**settings, **used.call_args.kwargs}, used.call_args.kwargs)
 
 
 class BareVariableTest(unittest.TestCase):
