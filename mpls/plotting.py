@@ -247,7 +247,7 @@ def _course_of_csv(path: pathlib.Path) -> Course:
         raise UnreadableCourseError(f"{name} has neither a column {STEP!r} nor a column 'epoch'")
     if SCALE not in columns:
         raise UnreadableCourseError(
-            f"{name} has no column {SCALE!r}; LossScaleCallback() without a name writes it, before CSVLogger in the list"
+            f"{name} has no column {SCALE!r}; LossScaleCallback() without a name, before CSVLogger, writes it"
         )
     return _course_of_rows(path.name, unit, ((row[unit], row) for row in rows), f"{name} has no number in {SCALE!r}")
 
