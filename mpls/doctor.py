@@ -57,8 +57,8 @@ def describe(paths: Sequence[str], progress: TextIO | None = None) -> dict[str, 
             none. A list of `{"option": str, "value": true, int or str, "flag": str,
             "because": {"place": place, "what": str}}`; `flag` is for the command line, `option` and `value` are for
             `mpls.install`.
-          * `is_chosen`: whether `mpls run` chooses these options by itself; false for notebooks, and for programs of
-            more than 500 kB.
+          * `is_chosen`: whether `mpls run` chooses these options by itself; false for programs of more than 500 kB. For
+            a notebook, `mpls run -m jupyter execute NOTEBOOK` does.
           * `disagreements`: options that it may need, a list of `{"option": str, "flag": str, "because": [...]}` with
             two lines that contradict each other.
           * `names`: historical names that it uses, a list of `{"name": str, "releases": str, "today": str,
@@ -105,7 +105,7 @@ def described(found: Found) -> dict[str, Any]:
             {"option": each.option, "value": each.value, "flag": each.flag, "because": _because(found, each.sign)}
             for each in decision.choices
         ],
-        "is_chosen": is_script and program.is_whole and program.bytes_read <= MAX_BYTES_OF_RUN,
+        "is_chosen": program.is_whole and program.bytes_read <= MAX_BYTES_OF_RUN,
         "disagreements": [
             {"option": each.option, "flag": each.flag, "because": [_because(found, sign) for sign in each.signs]}
             for each in decision.disagreements

@@ -5,22 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mpls.errors import printable
 from mpls.program.choices import Choice, Decision
 from mpls.program.files import MAX_BYTES_OF_RUN, current_folder, without_collector
-from mpls.program.programs import Program, Reading, Tree
+from mpls.program.programs import Found, Reading, Tree
+from mpls.program.uses import Sign
 from mpls.upstream.modules import KERAS_VARIABLE, is_keras_2
 
 
-def choose(options: argparse.Namespace) -> Iterable[bytes]:
+def choose(options: argparse.Namespace, arguments: Sequence[str] = ()) -> Iterable[bytes]:
     """Set the options that a program shows it needs and the user has not given, and print them on standard error.
 
     Nothing is read with `--no-auto`, if the program comes from standard input, or if the current directory is gone.
 
     Args:
         options: the parsed command line; changed in place.
+        arguments: what the program gets. A command that is no file here, and gets a notebook, runs the notebook.
 
     Returns:
         The source of each file that was read.
@@ -29,7 +31,8 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
         return []
     given = options.keras or _keras_of_environment()
     with without_collector():
-        reading = Reading(_program(options))
+        found = _found(options, arguments)
+        reading = Reading(found.program)
         decision = reading.decide(given)
     if not reading.program.is_whole:
         print(
@@ -40,19 +43,23 @@ def choose(options: argparse.Namespace) -> Iterable[bytes]:
     chosen = [choice for choice in decision.choices if not _is_given(options, choice, given)]
     for choice in chosen:
         setattr(options, choice.option, choice.value)
-    line = _line(chosen, decision, options, given)
+    line = _line(chosen, decision, options, given, found)
     if line:
         print(printable(f"mpls run: {line}"), file=sys.stderr)
     return (source.file.read() for source in reading.program.sources)
 
 
-def _program(options: argparse.Namespace) -> Program:
+def _found(options: argparse.Namespace, arguments: Sequence[str]) -> Found:
     tree = Tree()
-    if options.module is not None:
-        return tree.module(options.module, max_bytes=MAX_BYTES_OF_RUN)
     if options.code is not None:
-        return tree.code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN)
-    return tree.script(options.script, max_bytes=MAX_BYTES_OF_RUN)
+        return Found(tree.code(options.code, "-c", max_bytes=MAX_BYTES_OF_RUN))
+    run = tree.script if options.module is None else tree.module
+    program = run(options.script or options.module, max_bytes=MAX_BYTES_OF_RUN)
+    notebooks = [each for each in arguments if each.endswith(".ipynb")]
+    if not program.sources and len(notebooks) == 1:
+        found = tree.notebook(notebooks[0], max_bytes=MAX_BYTES_OF_RUN)
+        return found if isinstance(found, Found) else Found(program)
+    return Found(program)
 
 
 def _is_given(options: argparse.Namespace, choice: Choice, keras: int | None) -> bool:
@@ -64,14 +71,20 @@ def _keras_of_environment() -> int | None:
     return None if not value else 2 if is_keras_2(value) else 3
 
 
-def _line(chosen: list[Choice], decision: Decision, options: argparse.Namespace, keras: int | None) -> str:
+def _line(
+    chosen: list[Choice], decision: Decision, options: argparse.Namespace, keras: int | None, found: Found
+) -> str:
+    def place(sign: Sign) -> str:
+        cell, line = found.place(sign.where)
+        return f"{sign.where.file}:{line}" if cell is None else f"{sign.where.file}:cell {cell}:{line}"
+
     parts = []
     if chosen:
-        reasons = dict.fromkeys(f"{choice.sign.where} {choice.sign.what}" for choice in chosen)
+        reasons = dict.fromkeys(f"{place(choice.sign)} {choice.sign.what}" for choice in chosen)
         parts.append(f"chose {' '.join(choice.flag for choice in chosen)} ({', '.join(reasons)})")
     for each in decision.disagreements:
         if not getattr(options, each.option) and not (each.option == "keras" and keras is not None):
             first, second = each.signs
-            signs = f"{first.where} {first.what}, but {second.where} {second.what}"
+            signs = f"{place(first)} {first.what}, but {place(second)} {second.what}"
             parts.append(f"left {each.flag} to you, as its lines disagree: {signs}")
     return "; ".join([*parts, "--no-auto switches this off"]) if parts else ""

@@ -71,7 +71,7 @@ def _prepared(
     options: argparse.Namespace, arguments: list[str], trace: Mapping[str, Any] | None
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment of the program, and say which options are chosen or misplaced."""
-    _say_if_misplaced(options, choose(options), arguments)
+    _say_if_misplaced(options, choose(options, arguments), arguments)
     settings = {name: getattr(options, name) for name in _SETTINGS}
     variables = environment(settings, children=not options.no_children, report=options.report, trace=trace)
     return [sys.executable, *_flags_of_python(), *_program(options), *arguments], variables

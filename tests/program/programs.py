@@ -69,11 +69,12 @@ def choices(*words: str, **variables: str) -> tuple[dict[str, Any], str]:
         words: the options and the program.
         variables: what is set in the environment.
     """
-    options = parser().parse_args(split(["run", *words])[0])
+    own, arguments = split(["run", *words])
+    options = parser().parse_args(own)
     with contextlib.redirect_stderr(io.StringIO()) as err, mock.patch.dict(os.environ):
         os.environ.pop("TF_USE_LEGACY_KERAS", None)
         os.environ.update(variables)
-        choose(options)
+        choose(options, arguments)
     return {name: value for name in OPTIONS if (value := getattr(options, name))}, err.getvalue()
 
 

@@ -226,6 +226,10 @@ class NotebookTest(_InFolder):
         self.assertEqual((program["kind"], program["unread"]), ("notebook", []))
         place = {"file": "old.ipynb", "cell": 3, "line": 4, "certain": True, "behind": None}
         self.assertEqual(program["options"][2]["because"]["place"], place)
+        # Commands and modules that run it get the same options.
+        for words in (("-m", "jupyter", "execute"), ("jupyter-execute",)):
+            self.assertRegex(choices(*words, "old.ipynb")[1], r"^mpls run: chose --.* \(old\.ipynb:cell 3:4 calls ")
+        self.assertEqual(choices("-m", "jupyter", "execute", "missing.ipynb"), ({}, ""))
 
     @parameterized.expand(
         [
