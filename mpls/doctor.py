@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from mpls.errors import printable
 from mpls.hints.removed_names import removal_of
-from mpls.names import REMOVED_POLICIES, Name, instead_of_policy, named
+from mpls.names import Name, instead_of_policy, named
 from mpls.program.files import MAX_BYTES_OF_RUN, without_collector
 from mpls.program.programs import Found, Reading, Tree, Unread
 from mpls.program.signs import old_policy
@@ -160,8 +160,7 @@ def _gone(found: Found, uses: Sequence[Use], is_v1: bool) -> list[dict[str, Any]
 def _what_is_gone(use: Use, is_graph: bool) -> tuple[str, str] | None:
     policy = old_policy(use)
     if policy:
-        otherwise = REMOVED_POLICIES["float32_with_float32_vars"]
-        return f"the policy {policy!r}", instead_of_policy(policy, otherwise, is_graph=is_graph)
+        return f"the policy {policy!r}", instead_of_policy(policy, is_graph=is_graph)
     # `tf.contrib` alone does not tell which part the program uses.
     return None if use.path in ("tf.contrib", "tf.compat.v1.contrib", "tf.compat.v2.contrib") else removal_of(use.path)
 

@@ -42,17 +42,18 @@ REMOVED_POLICIES = {
     "bfloat16_with_float32_vars": "Policy('mixed_bfloat16')",
     "float32_with_float32_vars": "Policy('float32')",
 }
+# Other such names computed in the dtype of the inputs.
+_OF_INPUTS = "Policy('mixed_float16') or Policy('mixed_bfloat16') if the inputs have that dtype, else Policy('float32')"
 
 
-def instead_of_policy(name: str, otherwise: str, *, is_graph: bool) -> str:
+def instead_of_policy(name: str, *, is_graph: bool) -> str:
     """Return what to write in place of the name of a policy that TensorFlow removed.
 
     Args:
         name: the name.
-        otherwise: the advice for names that only end like those of the table.
         is_graph: whether the program runs in graph mode, in which layers ignore policies unless they are told.
     """
-    today = REMOVED_POLICIES.get(name, otherwise)
+    today = REMOVED_POLICIES.get(name, _OF_INPUTS)
     needs = "tf.compat.v1.keras.layers.enable_v2_dtype_behavior() and --keras 2"
     return f"{today}; in graph mode this needs {needs}" if is_graph else today
 

@@ -330,7 +330,7 @@ def _dtypes_of(name: Any, subject: str) -> tuple[str | None, str | None]:
     if name in REMOVED_POLICIES or name.endswith("_float32_vars"):
         constraint = "not be one that TensorFlow removed"
         is_graph = not tf.compat.v1.executing_eagerly_outside_functions()
-        advice = f"Use {instead_of_policy(name, _MIXED, is_graph=is_graph)}"
+        advice = f"Use {instead_of_policy(name, is_graph=is_graph)}"
     else:
         try:
             dtype = tf.as_dtype(name).name

@@ -425,7 +425,7 @@ def _removed_policies(analysis: Analysis) -> Found:
         first = call.args[0] if call is not None and call.args else None
         name = first.value if isinstance(first, ast.Constant) else None
         if first is not None and isinstance(name, str) and (name in REMOVED_POLICIES or name.endswith("_float32_vars")):
-            today = instead_of_policy(name, REMOVED_POLICIES["infer"], is_graph=is_graph)
+            today = instead_of_policy(name, is_graph=is_graph)
             yield Finding(first, f"the policy {name!r} was removed: write {today}")
 
 
