@@ -25,7 +25,7 @@ class Report:
     def lines(self) -> list[str]:
         """Return the lines to print: for each line of the program its names, and what to write today."""
         if not self._touched:
-            return ["mpls run: no historical name was read"]
+            return ["mpls run: no historical name was read in this process"]
         lines = ["mpls run: the historical names that the program has read, and what to write today"]
         for (file, line, path), name in sorted(self._touched.items()):
             lines += [f"{file}:{line}  {path} ({name.releases})", f"    {name.today}"]

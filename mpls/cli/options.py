@@ -195,7 +195,8 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--report",
         action="store_true",
-        help="at the end, list the historical names that the program used, and what to write today",
+        help="at the end, list the historical names that the program used, and what to write today; not those of "
+        "processes that it starts",
     )
 
 

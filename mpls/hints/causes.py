@@ -25,6 +25,7 @@ from mpls.formats.file_kinds import SAVED_MODEL
 from mpls.formats.wrapper_state import WRAPPER, WRAPPER_V3
 from mpls.hints.removed_names import removal_of
 from mpls.importing.user_code import is_users_file
+from mpls.names import named
 from mpls.program.choices import flag_of
 from mpls.program.files import BROKEN, MAX_BYTES_OF_RUN, Folder, parse
 from mpls.program.objects import MEMBERS_OF_LOSS_SCALES, Value
@@ -506,6 +507,12 @@ def _is_in(v1: Any, parts: list[str]) -> bool:
     return True
 
 
+def _is_of_a_child(failure: Failure) -> bool:
+    """Return whether a process of a pool lacks a historical name, which the process that shows the error has."""
+    is_remote = type(failure.error.__cause__).__name__.endswith("RemoteTraceback")
+    return is_remote and not _is_contrib(failure) and any(map(named, failure.short_paths))
+
+
 def _is_contrib(failure: Failure) -> bool:
     return any(f"{path}.".startswith("tf.contrib.mixed_precision.") for path in failure.short_paths)
 
@@ -539,6 +546,8 @@ _OBJECT = "opt.loss_scale is a tensor since TF 2.4; before, it was an object, wh
 _WRAPPER = "Keras 3's LossScaleOptimizer, which compile makes too, has no such thing; that of TF 2.4 to 2.15 had"
 _PASSES = "wrappers have passed this on from the wrapped optimizer up to TF 2.10"
 _PRIVATE_WRAPPER = "the wrapper of tensorflow.python.keras takes no optimizers of tf.keras, that of mpls does"
+_IN_A_CHILD = "the process that the program started does not have this name: leave out --no-children, or call "
+_IN_A_CHILD += "mpls.install() in that process too"
 _NONE = "Keras 3 has no such thing, Keras 2 had"
 _FILES = "Keras 3 refuses this path for a model or weights, Keras 2 saves to it"
 _GRAPHS = "this is a program of TF 1, whose graphs TF 2 does not build by itself"
@@ -561,6 +570,7 @@ CAUSES = (
     Cause(_had_keras_2, KERAS_2, _NONE, "keras-2"),
     Cause(_had_legacy_optimizers, LEGACY, "optimizers have had this up to TF 2.10", "keras-2"),
     Cause(_takes_variable_of_keras_3, KERAS_2, "this takes no variables of Keras 3", "keras-2"),
+    Cause(_is_of_a_child, {}, _IN_A_CHILD),
     Cause(_is_contrib, {"contrib": True}, "tf.contrib.mixed_precision is put back if it is asked for", "contrib"),
     Cause(_removal, {}, "", "removed-with-tf-1"),
     Cause(_loads_as_keras_2, KERAS_2, "Keras 3 loads neither SavedModels nor checkpoints, Keras 2 does", "keras-2"),

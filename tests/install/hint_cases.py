@@ -129,6 +129,11 @@ CASES = {
     "session": Case("from tensorflow import Session", "--v1"),
     "adam": Case("import tensorflow as tf\ntf.train.AdamOptimizer(0.1)", "--v1"),
     "flags": Case("import tensorflow as tf\ntf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1"),
+    "child": Case(
+        'from multiprocessing.pool import RemoteTraceback as R\nimport tensorflow as tf\nraise ImportError("cannot '
+        "import name 'experimental'\", name='tensorflow.keras.mixed_precision') from R('')",
+        says="leave out --no-children",
+    ),
     "estimator": Case("import tensorflow as tf\ntf.estimator.RunConfig()", says="removed in TF 2.16"),
     "tracking": Case("from tensorflow.python.training.tracking import base", says="tensorflow.python.trackable"),
     "context": Case(

@@ -95,7 +95,7 @@ class NamesTest(PolicyTestCase):
     @parameterized.expand(
         [
             ("infer", "Policy('float32'), or leave"),
-            ("infer_float32_vars", "Policy('mixed_bfloat16') if the inputs have that dtype, else Policy('float32')"),
+            ("infer_float32_vars", "Policy('mixed_float16') or Policy('mixed_bfloat16') if the inputs have that dtype"),
             ("infer_with_float32_vars", "Policy('mixed_float16') or Policy('mixed_bfloat16')"),
             ("float16_with_float32_vars", "Policy('mixed_float16'), with"),
             ("bfloat16_with_float32_vars", "Policy('mixed_bfloat16')."),
