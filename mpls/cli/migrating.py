@@ -290,7 +290,9 @@ def _keras_of(before: Found, after: Mapping[str, Any]) -> Iterator[_Said]:
     old = {each["option"]: each for each in described(before)["options"]}
     if "keras" in old and old["keras"]["value"] == 2:
         flags = " ".join(old[option]["flag"] for option in ("keras", "legacy_optimizers") if option in old)
-        yield _Said("runs", "run", f"with Keras 3 now; to train as before, mpls run {flags}")
+        yield _Said(
+            "runs", "run", f"with Keras 3 now, as far as the source shows; to train as before, mpls run {flags}"
+        )
 
 
 def _release_of(program: Program) -> Iterator[_Said]:

@@ -422,6 +422,14 @@ class Analysis:
         return "mpls" in self.survey.bound and not (own and is_ours)
 
     @functools.cached_property
+    def unseen_words(self) -> frozenset[str]:
+        """The words in code that is not read: in magics, in what `eval` runs, in what `globals()` is asked for."""
+        run = (each for call, _ in self.survey.calls_of("eval", "exec") for each in call.args)
+        asked = (each.slice for each, _, _ in self.survey.nodes[ast.Subscript] if isinstance(each.value, ast.Call))
+        texts = [str(each.value) for each in (*run, *asked) if isinstance(each, ast.Constant)]
+        return frozenset(re.findall(r"\w+", " ".join([*texts, self.text.unread])))
+
+    @functools.cached_property
     def asked_for(self) -> list[tuple[ast.Call, Region, str]]:
         """Calls of `getattr` and `hasattr` that ask for what is gone, with their scopes and its path."""
         found = []

@@ -28,9 +28,12 @@ def kept_in(analysis: Analysis) -> Kept | None:
         return None
     if any(each.kept is not None for each in _own_modules(analysis)):
         return Kept()
-    as_of = analysis.settings.as_of
-    is_asked = behavior_of(as_of).has_loss_scale_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
-    return _wanted(analysis) if is_asked else None
+    return _wanted(analysis) if _is_asked(analysis) else None
+
+
+def _is_asked(analysis: Analysis) -> bool:
+    has_objects = behavior_of(analysis.settings.as_of).has_loss_scale_objects
+    return has_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
 
 
 def _makers(analysis: Analysis) -> list[Use]:
@@ -44,17 +47,26 @@ def _makers(analysis: Analysis) -> list[Use]:
 
 def _wanted(analysis: Analysis) -> Kept | None:
     """Return what `--as-of 2.3` gives a file; None if there is nothing, or it cannot be given."""
+    need, place = _need(analysis), _place(analysis, _makers(analysis))
+    return None if need is None or place is None else Kept(*need, place)
+
+
+def _need(analysis: Analysis) -> tuple[ast.expr, str] | None:
+    """Return what needs the objects in a file that can have them."""
     makers = _makers(analysis)
     need = next(_needs(analysis, makers), None) if makers else None
-    if need is None or any(map(_touches, _own_modules(analysis))) or _has_gates(analysis):
-        return None
-    place = _place(analysis, makers)
-    return None if place is None else Kept(*need, place)
+    return None if need is None or any(map(_touches, _own_modules(analysis))) or _has_gates(analysis) else need
 
 
 def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
     """Yield where a file plainly is of TF 2.3 or older, but no release is given, and what no longer holds there."""
-    if analysis.settings.as_of is not None or analysis.kept is not None:
+    if analysis.kept is not None:
+        return
+    if analysis.settings.as_of is not None:
+        need = _need(analysis) if _is_asked(analysis) else None
+        if need is not None:
+            install = f"call mpls.install(as_of={analysis.settings.as_of!r}) before its wrappers are made"
+            yield need[0], f"{need[1]}: {install}, and make them by {EXPERIMENTAL} with the arguments that they had"
         return
     lost = list(_lost(analysis))
     if lost or _calls_scales(analysis):

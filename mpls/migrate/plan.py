@@ -163,7 +163,7 @@ class _Plan:
         name = alias.asname or alias.name
         wanted = {None if each is None else each.path for each in uses}
         only = wanted.pop() if len(wanted) == 1 else None
-        is_shared = name in self._analysis.survey.exported
+        is_shared = name in self._analysis.survey.exported or name in self._analysis.unseen_words
         if only is None or is_shared or not all(map(self._is_replaced, region.find(name))):
             only = replacement_of(row.path)
         self._analysis.aliases[alias] = only

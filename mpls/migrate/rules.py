@@ -167,7 +167,8 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
     elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
         yield Finding(node, f"{source}() is left: take the parentheses away by hand")
     else:
-        yield Edit(start, end, "")
+        # Of `opt.loss_scale()if new else 1`, a space has to be between the words.
+        yield Edit(start, end, " " if text.utf8[end : end + 1].isalnum() else "")
         yield Finding(node, f"{source}() becomes {source}", Outcome.CHANGED)
 
 
@@ -335,10 +336,25 @@ which mpls has a part only, are reported.
 )
 
 _FROM = re.compile(r"\bfrom\s+([\w.]+)\s+import\s+(\w+)")
+_CALL_OF_SCALE = re.compile(r"\.loss_scale\(\s*\)")
 _DOTTED = re.compile(r"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+")
 
 
+def _of_own_modules(analysis: Analysis) -> Found:
+    """Yield calls of `getattr` that read the class from a module of the program's, which imports another class now."""
+    for call, region in analysis.survey.probes:
+        name = getattr(call.args[1], "value", None)
+        owner = analysis.meanings.of(call.args[0], region)
+        rows = [named(path) for path in analysis.meanings.member(owner, str(name)).paths]
+        now = analysis.afterwards.member(analysis.afterwards.of(call.args[0], region, 1), str(name)).paths
+        is_own = bool(rows) and all(path.startswith("@") for path in owner.paths)
+        if is_own and now == {PUBLIC} and all(row is not None and is_experimental(row) for row in rows):
+            what = f"{analysis.text.source(call.func)} reads {name} by its name, which becomes {PUBLIC}"
+            yield Finding(call, f"{what}: check what it is called with, or write {EXPERIMENTAL}")
+
+
 def _strings(analysis: Analysis) -> Found:
+    yield from _of_own_modules(analysis)
     for node in analysis.survey.strings:
         for path in filter(None, map(_path_of, _DOTTED.findall(str(node.value)))):
             yield Finding(node, f"names {path} in a string: {_advice(path)}")
@@ -378,6 +394,9 @@ def names_in_notebook(line: str) -> Iterator[str]:
     These are historical names in it, and releases that it installs.
     """
     imported = [".".join(match) for match in _FROM.findall(line)]
+    if _CALL_OF_SCALE.search(line):
+        what = "calls .loss_scale() in a line that is not read as Python"
+        yield f"{what}: of a wrapper of Keras, without mpls.install(as_of=…), take the parentheses away"
     for path in filter(None, map(_path_of, dict.fromkeys([*imported, *_DOTTED.findall(line)]))):
         yield f"names {path} in a line that is not read as Python: {_advice(path)}"
     pin = pin_in(line) if _INSTALLS.match(line) else None
@@ -411,8 +430,9 @@ NAMES_IN_STRINGS = Rule(
 
 What becomes of a string is not known. `hasattr(tf.keras.mixed_precision, "experimental")` is False today, and the
 branch for newer releases runs. Where the object becomes a module of mpls, it is True. In notebooks, names are reported
-too in magics, shell commands, and cells that another process runs or that are written to a file. So are commands that
-install a release that mpls does not run on.
+too in magics, shell commands, and cells that another process runs or that are written to a file. So are calls of
+`loss_scale()` there, and commands that install a release that mpls does not run on. If such a line, `eval` or
+`globals()` names the class, its import is that of mpls.experimental, which takes the arguments that the class had.
 """,
     look=_strings,
 )
@@ -495,8 +515,9 @@ VERSION_STRINGS = Rule(
     "version-strings",
     """Comparisons of TensorFlow's version as text are reported, where they are wrong.
 
-As text, `"2.21.0" < "2.4.0"` is true, so that a program takes the branch for old releases on new ones. Reported are
-comparisons whose result for any release since TF 1.13 is another than that of the numbers.
+As text, `"2.21.0" < "2.4.0"` is true, so that a program takes the branch for old releases on new ones. Reported is `<`,
+`<=`, `>` or `>=` between a text such as `"2.4"` and the version or its beginning, if the result for any release since
+TF 1.13 is another than that of the numbers. Comparisons of single digits and of lists, and `in`, are not looked at.
 """,
     look=_comparisons,
 )
@@ -512,9 +533,7 @@ def _types(analysis: Analysis) -> Found:
             continue
         for asked, cls in (sides, sides[::-1]):
             if asked in types and analysis.objects.is_wrapper_class(cls, region):
-                yield Finding(
-                    node, f"{ast.unparse(asked)} of a wrapper is a subclass: write isinstance, or compare its __class__"
-                )
+                yield Finding(node, f"{ast.unparse(asked)} of a wrapper is a subclass: write isinstance")
 
 
 TYPES_OF_WRAPPERS = Rule(
@@ -522,7 +541,7 @@ TYPES_OF_WRAPPERS = Rule(
     """Comparisons of `type(opt)` with the class of a wrapper, or with its direct subclass in the file, are reported.
 
 The class of a wrapper is a subclass for the family of its inner optimizer, so `type(opt) is LossScaleOptimizer` is
-false. `opt.__class__` is the class that the program called.
+false. `opt.__class__` is a class of Keras, or a subclass of the program's own.
 """,
     look=_types,
 )

@@ -68,6 +68,7 @@ class SourceText:
     Attributes:
         utf8: the text in UTF-8, in whose bytes edits count.
         tree: the syntax tree.
+        unread: code beside it that is not read as Python, such as magics.
 
     Raises:
         UnreadableError: it is not Python 3.
@@ -75,6 +76,7 @@ class SourceText:
 
     def __init__(self, text: str) -> None:
         self.utf8: bytes = text.encode("utf-8", "surrogatepass")
+        self.unread: str = ""
         try:
             self.tree: ast.Module = parse(text)
         except BROKEN as error:
@@ -209,6 +211,7 @@ class NotebookText:
         self._pieces: list[list[_String]] = sources_of(whole)
         # The lines of the original cells: magics are in them as they were.
         self._lines = [_LINE.findall("".join(pieces)) for pieces in self._pieces]
+        self.source.unread = "".join(line for _, _, line in self.unread_lines())
 
     def place(self, line: int) -> tuple[int, int]:
         """Return the number of the code cell that a line of the source is in, and the line in it, both from 1."""

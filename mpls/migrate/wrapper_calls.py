@@ -198,7 +198,7 @@ IN_VARIABLE = "is an object that the program may use elsewhere"
 _KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='{}') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of {{}} keeps another, or {_MULTIPLIER}"
-_FIXED = f"pass a number from 1 to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
+_FIXED = f"pass a positive number up to 2**{math.log2(LARGEST_FIXED_SCALE):g}"
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,9 @@ def _arguments(node: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr] | 
 
 
 def _fixed(number: float, source: str) -> str | Unknown:
-    # The originals refuse those below 1, the wrapper of mpls those above the largest.
+    # The wrapper of mpls refuses those above the largest.
+    if number < 1 and can_be_scale(number):
+        return Unknown("is below 1, which the original refused up to TF 2.3")
     if not 1 <= number <= LARGEST_FIXED_SCALE:
         return Unknown("is not a fixed scale", _FIXED)
     return f"dynamic=False, initial_scale={source}"
@@ -329,7 +331,7 @@ def class_values(analysis: Analysis) -> tuple[ast.expr | ast.alias, ...]:
     """
     if analysis.values_of_class is None:
         exprs = (*_values(analysis), *_modules(analysis))
-        analysis.values_of_class = (*exprs, *_imported_in_classes(analysis))
+        analysis.values_of_class = (*exprs, *_imported_to_be_asked_for(analysis))
     return analysis.values_of_class
 
 
@@ -374,11 +376,12 @@ def _may_be_module(meaning: Meaning) -> bool:
     return not _modules_around().isdisjoint(meaning.paths)
 
 
-def _imported_in_classes(analysis: Analysis) -> Iterator[ast.alias]:
-    """Yield what is imported as an attribute of a class, whose reads are not followed."""
+def _imported_to_be_asked_for(analysis: Analysis) -> Iterator[ast.alias]:
+    """Yield what is imported as an attribute of a class, or named in unread code, since its uses are not followed."""
     for node, _, region in analysis.survey.imports:
-        for alias in node.names if region.is_class else ():
-            path = "" if alias.name == "*" else analysis.meanings.path_of(alias)
+        for alias in node.names:
+            is_unseen = region.is_class or (alias.asname or alias.name) in analysis.unseen_words
+            path = "" if alias.name == "*" or not is_unseen else analysis.meanings.path_of(alias)
             if path in _modules_with_class() or path in _classes():
                 yield alias
 

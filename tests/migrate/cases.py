@@ -80,7 +80,7 @@ WRAPPERS = {
     ),
     "an attribute": case(f"{TF_OLD}opt = {KEPT}(opt, loss_scale=flags.loss_scale)\n"),
     "stars": case(f"{TF_OLD}opt = {KEPT}(opt, *arguments)\n", "experimental-wrapper"),
-    "a scale below 1": case(f"{TF_OLD}opt = {KEPT}(opt, 0.5)\n", "experimental-wrapper"),
+    "a scale below 1": case(f"{TF_OLD}opt = {KEPT}(opt, 0.5)\nother = {KEPT}(opt, 0)\n", "experimental-wrapper"),
     "a scale that mpls refuses": case(f"{TF_OLD}opt = {KEPT}(opt, 1e38)\n", "experimental-wrapper"),
     "another multiplier": case(
         f"{TF_NEW}opt = {NEW}(opt, «tf.mixed_precision.experimental.DynamicLossScale(8, "
@@ -205,6 +205,11 @@ VALUES = {
         f"from mpls.experimental» import LossScaleOptimizer as LSO\nclass C:\n    L = {KEPT}\n"
         "opt = LSO(inner, 'dynamic')\nheld = isinstance(opt, C.L)\n",
     ),
+    "names in code that is not read": case(
+        "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n«→import mpls.keras\n»"
+        "opt = LossScaleOptimizer(inner, 'dynamic')\nheld = isinstance(opt, globals()['LossScaleOptimizer'])\n"
+        "assert isinstance(opt, «LossScaleOptimizer→mpls.keras.LossScaleOptimizer») and eval('opt')\n"
+    ),
     "attributes that are set": case(
         f"{TF_OLD}LSO = {KEPT}\nopt = LSO(inner, 'dynamic')\nLSO.scale, other = make, LSO.loss_scale\n"
     ),
@@ -233,7 +238,9 @@ VALUES = {
     ),
 }
 MEMBERS = {
-    "a variable": case(f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nprint(opt.loss_scale«()→»)\n"),
+    "a variable": case(
+        f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nprint(opt.loss_scale«()→ »if a else opt.loss_scale«()→»)\n"
+    ),
     "an attribute of self": case(
         f"{TF_NEW}class A:\n    def __init__(self, inner):\n        self.opt = {NEW}(inner, {DYNAMIC})\n"
         "    def f(self):\n        return float(self.opt.loss_scale«()→»)\n",
@@ -340,7 +347,8 @@ MEMBERS = {
         "names-in-strings",
     ),
     "a module that is not followed": case(
-        f"{TF}self.mp = {KERAS}\nself.mp.experimental.set_policy('float32')\n", "experimental-wrapper"
+        f"{TF}self.mp = {KERAS}\nself.mp.experimental.set_policy('float32')\nother.keras.mixed_precision.Policy('float32')\n",
+        "experimental-wrapper",
     ),
     "a guard with another branch": case(
         f"{TF}if hasattr({KERAS}, 'experimental'):\n    f()\nelse:\n    f({KERAS}.Policy)\n"
@@ -400,7 +408,8 @@ RELEASES = {
     "where the name mpls is taken": as_of_2_3(
         f"{TF}«→import mpls.experimental as mpls_experimental\n»mpls = 1\n"
         f"opt = «{EXPERIMENTAL}→mpls_experimental».LossScaleOptimizer(optimizer, scale«→, skip_counts_step=True»)\n"
-        "print(opt.get_config())\n"
+        "print(opt.get_config())\n",
+        "loss-scale-objects",
     ),
     "the identity of the object": as_of_2_3(
         f"{TF_INSTALL}opt = {KEPT}(optimizer, make())\nassert opt.loss_scale is other\n"

@@ -25,7 +25,7 @@ from .migrating import command, migrated
 OLD = "import tensorflow as tf\nopt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(opt, 'dynamic')\n"
 NEW = "import tensorflow as tf\nimport mpls.keras\nopt = mpls.keras.LossScaleOptimizer(opt, dynamic=True)\n"
 # What is said of the program of which that is the result.
-KERAS_3 = "runs with Keras 3 now; to train as before, mpls run --keras 2"
+KERAS_3 = "runs with Keras 3 now, as far as the source shows; to train as before, mpls run --keras 2"
 LEFT = "import tensorflow as tf\nf.loss_scale()\n"
 
 

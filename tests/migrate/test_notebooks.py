@@ -89,6 +89,7 @@ def test_messages_name_the_cell_and_its_line() -> None:
 UNREAD = {
     "a magic": "%time tf.keras.mixed_precision.experimental.set_policy(p)",
     "what a magic returns": "x = %time tf.keras.mixed_precision.experimental.Policy(p)",
+    "a call": "%timeit opt.loss_scale()",
     "a shell command": "!python -c 'tensorflow.keras.mixed_precision.experimental.Policy'",
     "a cell of another process": "%%python3\nfrom tensorflow.keras.mixed_precision import experimental as mp",
     "a cell that is written to a file": "%%writefile x.py\ntf.keras.mixed_precision.experimental.Policy(p)",

@@ -91,13 +91,14 @@ def test_objects_that_another_module_may_put_there(tmp_path: pathlib.Path, part:
 def test_calls_in_files_that_import_no_framework(tmp_path: pathlib.Path) -> None:
     files = {
         "compat.py": "import tensorflow as tf\n"
-        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n",
+        "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\nopt = LSO(o, 8)\n",
         "train.py": "from compat import LSO\nopt = LSO(inner, 'dynamic')\nopt.loss_scale()\n",
         "log.py": "def log(opt):\n    print(opt.loss_scale())\n",
+        "make.py": "import compat\nopt = getattr(compat, 'LSO')(inner, 'dynamic')\n",
     }
     changed, left = migrated_tree(tmp_path, files)
     assert changed["train.py"].endswith("opt.loss_scale\n")
-    assert left == [("log.py", "loss-scale-calls")]
+    assert left == [("log.py", "loss-scale-calls"), ("make.py", "names-in-strings")]
 
 
 SHARED = (
