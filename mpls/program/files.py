@@ -8,6 +8,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import decode_source
 from types import MappingProxyType
 
 from mpls.errors import printable
@@ -84,14 +85,15 @@ class Folder:
 
 
 def parse(content: bytes | str) -> ast.Module:
-    """Parse a file, without the warnings of Python's parser.
+    """Parse a file, decoded as Python does, without the warnings of Python's parser.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: it is not valid Python.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(content)
+        # The parser takes bytes that are not of the file's encoding, where Python refuses the file.
+        return ast.parse(content if isinstance(content, str) else decode_source(content))
 
 
 @contextlib.contextmanager

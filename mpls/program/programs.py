@@ -7,7 +7,7 @@ import os
 import re
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ from mpls.program.uses import FileUses, Sign, Uses, Where, modules_of, uses_in
 
 _MAIN = "__main__.py"
 _NOTEBOOK = ".ipynb"
+_SCRIPTS = (".py", ".pyw")
 _RUNS_AS_MAIN = re.compile(rb"^if\b.*__name__", re.MULTILINE)
 _LIBRARIES = ("site-packages", "dist-packages")
 _WORDS = re.compile(rb"\w+")
@@ -259,7 +260,7 @@ class Tree:
             for each, program in self._scripts(path, watched):
                 is_empty = False
                 yield _of_script(each, program)
-            for each in sorted(files(path, _NOTEBOOK)):
+            for each in _without_links(sorted(files(path, _NOTEBOOK))):
                 is_empty = False
                 yield self.notebook(each)
             if is_empty:
@@ -277,7 +278,7 @@ class Tree:
             watched: as for `found_at`.
         """
         # Outer folders first: their files import those further down, which then need not be read as programs.
-        paths = sorted(files(folder, ".py"), key=lambda path: (path.count(os.sep), path))
+        paths = _without_links(sorted(files(folder, _SCRIPTS), key=lambda path: (path.count(os.sep), path)))
         mains = {path for path in paths if _is_main(path)}
         imported: set[str] = set()
         found: dict[str, tuple[str, Program]] = {}
@@ -684,6 +685,12 @@ def _does_something(tree: ast.Module) -> bool:
         not isinstance(each, _DEFINING) and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
         for each in tree.body
     )
+
+
+def _without_links(paths: Sequence[str]) -> list[str]:
+    """Return each file once, by a path that is no link if it has one."""
+    chosen = {os.path.realpath(path): path for path in sorted(paths, key=os.path.islink, reverse=True)}
+    return [path for path in paths if chosen[os.path.realpath(path)] == path]
 
 
 def _is_main(path: str) -> bool:

@@ -279,7 +279,9 @@ class FolderTest(_InFolder):
         self.write("import tensorflow as tf\ntf.estimator\n", "work/model.py")
         self.write("", "work/layers/__init__.py")
         self.write("", "work/layers/core.py")
-        self.write("x", "work/tools/plot.py")
+        self.write("x", "work/tools/plot.pyw")
+        os.symlink("train.py", "work/again.py")
+        os.symlink("old.ipynb", "work/again.ipynb")
         self.write("", "work/empty/__init__.py")
         self.write("from . import one\n", "work/library/__init__.py")
         self.write("", "work/library/one.py")
@@ -291,18 +293,19 @@ class FolderTest(_InFolder):
         self.assertEqual(
             self.paths("work"),
             [
-                *(f"work/{name}" for name in ("library/__init__.py", "tools/plot.py", "train.py", "tune.py")),
+                *(f"work/{name}" for name in ("library/__init__.py", "tools/plot.pyw", "train.py", "tune.py")),
                 "work/old.ipynb",
             ],
         )
         self.assertEqual(read("work")["status"], 1)
 
     def test_broken_ones(self) -> None:
-        self.write("print 'x'", "work/old.py")
         self.write(NEW, "work/new.py")
-        status, out, err = run("work")
-        self.assertEqual((status, out), (2, "work/new.py: nothing found that needs an option\n"))
-        self.assertRegex(err, r"^mpls doctor: work/old\.py is not Python 3: .*\n$")
+        for source in ("print 'x'", b"# \xe9\n"):
+            self.write(source, "work/old.py")
+            status, out, err = run("work")
+            self.assertEqual((status, out), (2, "work/new.py: nothing found that needs an option\n"))
+            self.assertRegex(err, r"^mpls doctor: work/old\.py is not Python 3: .*\n$")
 
     def test_nothing_in_it(self) -> None:
         self.write("x", "work/notes.txt")
