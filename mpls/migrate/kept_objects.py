@@ -156,9 +156,12 @@ def _lost(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _calls_scales(analysis: Analysis) -> bool:
-    """Return whether a file calls the loss scale of a wrapper, which only objects up to TF 2.3 could be."""
+    """Return whether a file calls the loss scale of a wrapper, or that which it gives it, as an object of TF 2.3."""
     return any(
-        (use.how is Taken.CALLED_LATER or (use.how in (Taken.CALLED, Taken.MEMBER) and use.place.name not in _OTHERS))
+        (
+            use.how in (Taken.CALLED_LATER, Taken.SHARED)
+            or (use.how in (Taken.CALLED, Taken.MEMBER) and use.place.name not in _OTHERS)
+        )
         and analysis.objects.is_wrapper(use.owner, use.region)
         for use in analysis.scales
     )

@@ -505,6 +505,7 @@ class Taken(Enum):
     COMPARED = "it is compared by is"
     CONFIG = "an item of the config is read that has another name today"
     SET = "the private attribute is set that had it"
+    SHARED = "a dynamic one is called that a wrapper got, which has copied its settings since TF 2.4"
 
 
 class ScaleUse(NamedTuple):
@@ -532,6 +533,7 @@ MEMBERS_OF_LOSS_SCALES = frozenset((*ATTRIBUTES_OF_LOSS_SCALES, "update", "get_c
 def uses_of_scales(objects: Objects) -> Iterator[ScaleUse]:
     """Yield where a file takes the loss scale or the config of anything, a wrapper or not, as what wrappers had."""
     yield from _called_or_asked(objects)
+    yield from _shared(objects)
     for functions in (_called_later, _members, _configs):
         yield from functions(objects.survey)
 
@@ -548,6 +550,22 @@ def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
             how = None if read.call.args or read.call.keywords else Taken.CALLED
         if how is not None:
             yield ScaleUse(how, read.owner, read.region, read)
+
+
+def _shared(objects: Objects) -> Iterator[ScaleUse]:
+    survey = objects.survey
+    # Where the attribute is read without a call, the program may expect the tensor of TF 2.4.
+    is_tensor = any(read.name == "loss_scale" and read.call is None for read in survey.reads)
+    for chain in () if is_tensor else survey.chains:
+        given = [] if chain.call is None else [*chain.call.args[1:2], *(each.value for each in chain.call.keywords)]
+        for name in (each.id for each in given if isinstance(each, ast.Name)):
+            bound = chain.region.only(name)
+            made = None if bound is None or not isinstance(bound.value, ast.Call) else bound.value.func
+            if bound is None or made is None or chain_of(made)[-1] != "DynamicLossScale":
+                continue
+            for each in survey.called.get(name, ()) if objects.is_scale_class(made, bound.region) else ():
+                if each.names == (name,) and each.region.only(name) is bound:
+                    yield ScaleUse(Taken.SHARED, chain.call, chain.region, each)  # type: ignore[arg-type]
 
 
 def _members(survey: Survey) -> Iterator[ScaleUse]:

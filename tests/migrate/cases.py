@@ -101,7 +101,8 @@ WRAPPERS = {
         f"d = {KEPT}(opt, 2 ** 400)\n"
     ),
     "an object that is used elsewhere": case(
-        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\nprint(scale())\n"
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\nprint(scale())\n",
+        "loss-scale-objects",
     ),
     "a parameter": case(f"{TF_OLD}def f(opt, scale='dynamic'):\n    return {KEPT}(opt, scale)\n"),
     "isinstance": case(f"{TF_NEW}isinstance(opt, {NEW})\nisinstance(opt, (int, {NEW}))\n"),

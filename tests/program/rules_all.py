@@ -228,6 +228,7 @@ AS_OF = [
         for code in (
             "a = b = L(SGD(), 'dynamic')\nb.loss_scale()",
             "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
+            "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), loss_scale=s)\ns()\no.get_config()",
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
             "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
@@ -299,6 +300,9 @@ AS_OF = [
             "def show(o): o.loss_scale()\nshow(L(SGD()))\nshow(thing())",
             "class A:\n    def loss_scale(self): pass\ndef show(o): o.loss_scale()\nshow(L(SGD()))",
             "o, p = L(SGD()), thing()\np.loss_scale()",
+            "s, n, m = tf.mixed_precision.experimental.DynamicLossScale(), DynamicLossScale(), make()\no = L(SGD(), s)\n"
+            "o.get_config()\nL(SGD(), n)\nL(SGD(), m)\nn()\nm()\ndef f(s): s()",
+            "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), s)\ns()\nprint(o.loss_scale)",
             "a0 = L(SGD())\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "a9.loss_scale()",
             "s = L(SGD()).loss_scale\ns(1)\na.b.s()\na.s()\nassertIs(s, None)",
             "class A:\n    def run(self, o): o.loss_scale()\nx = make().run\nmake().run(L(SGD()))\nmake().run(x)",
