@@ -76,7 +76,7 @@ def _line(
 ) -> str:
     def place(sign: Sign) -> str:
         cell, line = found.place(sign.where)
-        return f"{sign.where.file}:{line}" if cell is None else f"{sign.where.file}:cell {cell}:{line}"
+        return str(sign.where) if cell is None else f"{sign.where.file}:cell {cell}:{line}"
 
     parts = []
     if chosen:

@@ -425,6 +425,7 @@ _MODULES = (
 
 TWO_BRANCHES = [
     ("a version by its parts", _MODULES, _REPLACED),
+    ("a version in another form", _MODULES.replace("(major, minor)", "parts_of(tf.__version__)"), _REPLACED),
     # The experimental one, which is looked for first and is there.
     ("not hasattr of the other", _if("not hasattr(mp, 'experimental')", _PUBLIC, _OTHER), _OF_EXPERIMENTAL),
     # Nearly.
