@@ -142,10 +142,6 @@ class SearchTest(unittest.TestCase):
             self.assertIn(f"mpls docs {anchor}\n", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 100)
 
-    def test_excerpts_show_code_as_it_is(self) -> None:
-        self.assertIn("max_scale=2.0**24", shown("hysteresis")[1])
-        self.assertNotIn("`", shown("hysteresis")[1])
-
     @parameterized.expand([("asof", "as-of"), ("strategie", "strategies"), ("contrb", "contrib")])
     def test_unknown_name_is_told_with_the_nearest(self, name: str, near: str) -> None:
         _, text, error = shown(name)

@@ -94,20 +94,6 @@ class InspectTest(InFolder, unittest.TestCase):
                 """,
             ),
             (
-                "v1_saver.adam/tf115",
-                """\
-                {path}: v1 checkpoint, written by TF 1, or tf.compat.v1
-                  optimizer 'Adam': Adam of tf.compat.v1.train, 5 steps
-                    slots: m, v, of 2 variables, 6 numbers
-                    other state: cond_1/beta1_power, cond_1/beta2_power
-                    loss scale: dynamic, now 16, good steps 1
-                    restores: into tf.compat.v1.train, by tf.compat.v1.train.Saver.restore
-                    restores: into tf_keras.optimizers.legacy, by mpls.convert_state
-                    restores: into tf_keras.optimizers, by mpls.convert_state
-                    restores: into keras.optimizers, by mpls.convert_state
-                """,
-            ),
-            (
                 "keras_v3.momentum/tf21.lso2",
                 """\
                 {path}: .keras, written by tf_keras 2.21.0
