@@ -415,11 +415,12 @@ class Analysis:
 
     @functools.cached_property
     def is_mpls_taken(self) -> bool:
-        """Whether another thing of the file's may have the name of the package."""
-        aliases = (alias for each in self.survey.imports for alias in each.node.names)
-        own = [alias for alias in aliases if (alias.asname or alias.name).partition(".")[0] == "mpls"]
-        is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias in own)
-        return "mpls" in self.survey.bound and not (own and is_ours)
+        """Whether another thing of the file's may have the name of the package, or it may be unbound in a function."""
+        aliases = [(alias, each.region) for each in self.survey.imports for alias in each.node.names]
+        own = [each for each in aliases if (each[0].asname or each[0].name).partition(".")[0] == "mpls"]
+        is_ours = all(alias.name.partition(".")[0] == "mpls" and alias.asname is None for alias, _ in own)
+        is_global = all(region is self.survey.module for _, region in own)
+        return "mpls" in self.survey.bound and not (own and is_ours and is_global)
 
     @functools.cached_property
     def unseen_words(self) -> frozenset[str]:

@@ -178,8 +178,8 @@ class _Spelling:
         self._analysis = analysis
         self._text = analysis.text
         self._survey = analysis.survey
-        self._present = set(_imported(analysis))
         self._is_taken = analysis.is_mpls_taken
+        self._present = set() if self._is_taken else set(_imported(analysis))
         # The modules of mpls that code in each scope uses, with the imports that their imports are to follow.
         self._spelled: list[tuple[str, Region, list[Statement]]] = []
         self._needed: dict[Statement | None, set[str]] = {}
@@ -249,8 +249,9 @@ class _Spelling:
         if self._scope(place) is self._survey.module:
             return place
         above = [each for each in self._survey.imports if each.node.lineno < place.node.lineno]
-        top = (each.statement for each in above if _is_top(each.statement) and self._analysis.imported[each.node])
-        return next(top, None)
+        top = (each for each in above if _is_top(each.statement))
+        found = (each.statement for each in top if any(path[0] != "@" for path in self._analysis.imported[each.node]))
+        return next(found, None)
 
     def _places_needed(self) -> dict[Statement | None, set[str]]:
         """Return the modules to import at each place: of several places at the top level, the first is enough."""

@@ -618,6 +618,10 @@ IMPORTS = {
         f"{TF}«→import mpls.experimental as mpls_experimental\n»mpls = 1\n"
         f"«{EXPERIMENTAL}→mpls_experimental».set_policy('float32')\n",
     ),
+    "the name mpls is local": case(
+        f"{TF}«→import mpls.experimental as mpls_experimental\n»import mpls.experimental\ndef f():\n    if new:\n"
+        f"        import mpls\n    «{EXPERIMENTAL}→mpls_experimental».set_policy('float32')\n",
+    ),
     "both arms of a try": case(
         "try:\n    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\nexcept ImportError:\n"
         "    from tensorflow.keras import mixed_precision as mp\nmp.Policy('float32')\n",
