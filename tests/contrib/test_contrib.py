@@ -315,8 +315,9 @@ class CheckpointTest(unittest.TestCase):
         old.get_slot_names, old.get_slot = inner.get_slot_names, inner.get_slot
         path = tf.train.Checkpoint(variable=variable, optimizer=old).save(self.prefix)
         optimizer, variable = self.made(kind)
-        with self.assertWarnsRegex(MplsWarning, "not its beta powers, as mpls.contrib saved it up to mpls 0.3"):
+        with self.assertWarnsRegex(MplsWarning, "not its beta powers, as mpls.contrib saved it up to mpls 0.3") as told:
             tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+        self.assertEqual(sum("not its beta powers" in str(each.message) for each in told.warnings), 1)
 
     def test_managers_of_users(self) -> None:
         class Own(mpls.contrib.LossScaleManager):
