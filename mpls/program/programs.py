@@ -256,15 +256,15 @@ class Tree:
         if not os.path.exists(path):
             yield Unread(path, missing(path))
         elif os.path.isdir(path):
-            is_empty = True
+            is_empty, errors = True, list[OSError]()
             for each, program in self._scripts(path, watched):
                 is_empty = False
                 yield _of_script(each, program)
-            for each in _without_links(sorted(files(path, _NOTEBOOK))):
+            for each in _without_links(sorted(files(path, _NOTEBOOK, errors.append))):
                 is_empty = False
                 yield self.notebook(each)
-            if is_empty:
-                yield Unread(path, "has no Python source in it")
+            unread = [Unread(each.filename, f"cannot be read: {each.strerror}") for each in errors]
+            yield from unread or ([Unread(path, "has no Python source in it")] if is_empty else [])
         elif path.endswith(_NOTEBOOK):
             yield self.notebook(path)
         else:

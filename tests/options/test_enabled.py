@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 import unittest
+import warnings
 from typing import Any
 
 import keras
@@ -20,6 +21,7 @@ import mpls.inspect
 import mpls.keras
 import mpls.monitor
 import mpls.v1
+from mpls.errors import MplsWarning
 
 from .trainers import FAMILIES, RATE, Trainer
 
@@ -38,6 +40,15 @@ class StepTest(unittest.TestCase):
         self.assertEqual(float(weight), 1.0 - RATE)
         opt.apply([tf.constant(INF)], [weight])
         self.assertEqual((float(weight), float(opt.loss_scale), opt.initial_scale), (-INF, 1.0, 8.0))
+
+    def test_no_loss_of_v1_is_scaled(self) -> None:
+        opt, weight = FAMILIES["v1"](8.0, 2, enabled=False), tf.Variable(1.0, dtype=tf.float16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", MplsWarning)
+            opt.apply_gradients([(tf.constant(0.0, tf.float16), weight)])
+        # Any scale would make this infinite, and the step would be skipped.
+        opt.minimize(lambda: weight * 40_000.0, var_list=[weight])
+        self.assertLess(float(weight), -1)
 
 
 class StateTest(unittest.TestCase):

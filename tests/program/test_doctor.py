@@ -7,6 +7,7 @@ import os
 import pathlib
 import unittest
 from typing import Any
+from unittest import mock
 
 from parameterized import parameterized
 
@@ -310,6 +311,8 @@ class FolderTest(_InFolder):
     def test_nothing_in_it(self) -> None:
         self.write("x", "work/notes.txt")
         self.assertEqual(run("work"), (2, "", "mpls doctor: work has no Python source in it\n"))
+        with mock.patch("os.scandir", side_effect=PermissionError(13, "Permission denied", "work")):
+            self.assertEqual(run("work"), (2, "", "mpls doctor: work cannot be read: Permission denied\n"))
 
 
 class PathsTest(_InFolder):
