@@ -111,6 +111,12 @@ class ConstructionTest(unittest.TestCase):
             self.assertEqual([bool(scale.update([tf.constant(value)])[1]) for value in (1.0, INF, NAN)], expected)
             self.assertEqual(deserialize(serialize(scale)).skip_nonfinite, skips)
 
+        class Own(FixedLossScale):
+            def __init__(self) -> None:
+                """Leave the original's constructor out."""
+
+        self.assertIs(Own().skip_nonfinite, False)
+
 
 class ConfigTest(unittest.TestCase):
     DYNAMIC: ClassVar[dict[str, Any]] = {"initial_loss_scale": 8.0, "increment_period": 3, "multiplier": 4.0}
