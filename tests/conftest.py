@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import inspect
 import itertools
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -32,22 +31,6 @@ def split_cpu() -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 
-def _wait_for_threads() -> None:
-    """Let a `MirroredStrategy` see at once that its threads have ended: it looks once a second."""
-    import tensorflow as tf
-
-    join = tf.train.Coordinator.join
-
-    @functools.wraps(join)
-    def join_soon(self: Any, threads: Iterable[threading.Thread] | None = None, **settings: Any) -> None:
-        threads = list(threads or ())
-        for thread in threads:
-            thread.join(0.1)
-        join(self, threads, **settings)
-
-    tf.train.Coordinator.join = join_soon
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare the process before any test is collected."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
@@ -58,12 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is None or not capture.is_globally_capturing():
         split_cpu()
-        _wait_for_threads()
         return
     # What native libraries print while they are loaded is no part of the report.
     capture.resume_global_capture()
     split_cpu()
-    _wait_for_threads()
     capture.suspend_global_capture()
     capture.read_global_capture()
 
@@ -80,6 +61,24 @@ def pytest_sessionfinish() -> None:
     """Let pytest's last collections, of which there are five, look at nothing but what one of them leaves."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ends_of_threads_are_seen_at_once() -> Iterator[None]:
+    """Wait for the threads of a `MirroredStrategy`, which looks once a second whether they have ended."""
+    import tensorflow as tf
+
+    join = tf.train.Coordinator.join
+
+    def join_soon(self: Any, threads: Iterable[threading.Thread] | None = None, **settings: Any) -> None:
+        threads = list(threads or ())
+        for thread in threads:
+            thread.join(0.1)
+        join(self, threads, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.train.Coordinator, "join", join_soon)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -66,9 +66,12 @@ class Objects:
 
     @functools.cached_property
     def _evidence(self) -> _Evidence:
-        may_be_wrapper = self._names_scaling
-        has_own = self._has_own_members
-        return _Evidence(self._meanings, has_own, may_be_wrapper, lambda node, region: self._kinds(node, region, 0))
+        return _Evidence(
+            self._meanings,
+            self._has_own_members,
+            self._names_scaling,
+            lambda node, region: self._kinds(node, region, 0),
+        )
 
     def of(self, node: ast.expr, region: Region) -> Kinds:
         """Return what an expression in a scope is: a wrapper, if all else that it may be has no loss scale."""

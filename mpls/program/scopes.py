@@ -95,12 +95,7 @@ class Region:
         """Return the scope whose binding of a name code in this one sees; None if there is none."""
         if name in self.outer:
             return self.outer[name]
-        region: Region | None = self
-        while region is not None:
-            if name in region.names and (region is self or not region.is_class):
-                return region
-            region = region.parent
-        return None
+        return next((each for each in self.around() if name in each.names), None)
 
     def around(self) -> Iterator[Region]:
         """Yield it, and the scopes around it whose names code in it sees, from the inside out."""
