@@ -101,6 +101,20 @@ def wrapper_of(family: str) -> Callable[..., Any]:
     return lambda **options: mpls.keras.LossScaleOptimizer(FACTORIES[family](), **options)
 
 
+# Names of arguments elsewhere, and what is written here.
+OF_MANAGERS = {
+    **dict.fromkeys(("growth_factor", "multiplier"), "incr_ratio"),
+    **dict.fromkeys(("initial_scale", "initial_loss_scale"), "init_loss_scale"),
+    **dict.fromkeys(("growth_steps", "dynamic_growth_steps", "increment_period"), "incr_every_n_steps"),
+    "backoff_factor": "decr_ratio",
+    "hysteresis": "decr_every_n_nan_or_inf",
+}
+OF_KERAS = {
+    **dict.fromkeys(("growth_steps", "increment_period"), "dynamic_growth_steps=4"),
+    "multiplier": "growth_factor=4, backoff_factor=1 / 4",
+}
+
+
 class KeywordTest(unittest.TestCase):
     """A wrong keyword is answered with the right one."""
 
@@ -137,7 +151,8 @@ class KeywordTest(unittest.TestCase):
                 "Did you mean skip_nonfinite?",
             ),
             ("manager", manager_of, "max_scal", "Did you mean max_scale?"),
-            ("managers_growth", manager_of, "growth_factor", "Write incr_ratio=4"),
+            *((f"managers_{wrong}", manager_of, wrong, f"Write {right}=4") for wrong, right in OF_MANAGERS.items()),
+            *((f"keras_{wrong}", wrapper_of("new"), wrong, f"Write {right}") for wrong, right in OF_KERAS.items()),
             (
                 "contrib",
                 lambda **options: mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager_of(), **options),

@@ -294,6 +294,8 @@ class PrivateMethodTest(unittest.TestCase):
         contrib = mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager())
         v1 = mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), 8.0)
         self.assertEqual(float(v1._scale_loss(tf.constant(2.0, dtype))), 16.0)
+        dynamic = mpls.v1.MixedPrecisionLossScaleOptimizer(v1_optimizer(), "dynamic")
+        self.assertEqual([each._doing_dynamic_loss_scaling() for each in (v1, dynamic)], [False, True])
         self.assertEqual(float(v1._scale_loss(lambda: tf.constant(2.0, dtype))()), 16.0)
         by_contrib = contrib._down_scale(iter(pairs), contrib._loss_scale_manager.get_loss_scale())
         self.assertTrue(all(each is variable for _, each in by_contrib))

@@ -24,6 +24,7 @@ from . import traces
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
+SGD = v1.train.GradientDescentOptimizer(0.5)
 RECORDED = json.loads((pathlib.Path(__file__).parent / "data" / "tf115.json").read_text(encoding="utf-8"))["traces"]
 
 
@@ -57,32 +58,32 @@ class ManagerTest(unittest.TestCase):
             mpls.contrib.LossScaleManager()
 
     def test_variables_have_the_original_names(self) -> None:
-        with tf.Graph().as_default():
+        with tf.Graph().as_default(), v1.variable_scope("", use_resource=False):
             mpls.contrib.ExponentialUpdateLossScaleManager(16.0, 2)
-            found = {(each.name, each.dtype.base_dtype, each.trainable) for each in v1.global_variables()}
-        self.assertEqual(
-            found,
-            {
-                ("loss_scale:0", tf.float32, False),
-                ("good_steps:0", tf.int32, False),
-                ("bad_steps:0", tf.int32, False),
-            },
-        )
+            found = {(each.name, each.dtype, each.trainable) for each in v1.global_variables()}
+        names = {
+            ("loss_scale:0", tf.float32, False),
+            ("good_steps:0", tf.int32, False),
+            ("bad_steps:0", tf.int32, False),
+        }
+        self.assertEqual(found, names)
 
     @parameterized.expand(
         [
-            ("zero", (0, 10), {}, ValueError),
-            ("nan", (NAN, 10), {}, ValueError),
-            ("inf", (1e39, 10), {}, ValueError),
-            ("none", (None, 10), {}, TypeError),
-            ("steps", (2.0, None), {}, TypeError),
-            ("ratio", (2.0, 10), {"incr_ratio": 0}, ValueError),
-            ("negative_ratio", (2.0, 10), {"decr_ratio": -0.5}, ValueError),
+            ("zero", "init_loss_scale", 0, ValueError),
+            ("nan", "init_loss_scale", NAN, ValueError),
+            ("inf", "init_loss_scale", 1e39, ValueError),
+            ("none", "init_loss_scale", None, TypeError),
+            ("steps", "incr_every_n_steps", None, TypeError),
+            ("bad_steps", "decr_every_n_nan_or_inf", "few", ValueError),
+            ("ratio", "incr_ratio", 0, ValueError),
+            ("negative_ratio", "decr_ratio", -0.5, ValueError),
         ]
     )
-    def test_refusals_of_the_exponential_manager(self, name: str, args: Any, kwargs: Any, error: type) -> None:
-        with self.assertRaisesRegex(error, "ExponentialUpdateLossScaleManager: ") as caught:
-            mpls.contrib.ExponentialUpdateLossScaleManager(*args, **kwargs)
+    def test_refusals_of_the_exponential_manager(self, name: str, argument: str, value: Any, error: type) -> None:
+        arguments = {"init_loss_scale": 2.0, "incr_every_n_steps": 10, argument: value}
+        with self.assertRaisesRegex(error, f"ExponentialUpdateLossScaleManager: {argument} must") as caught:
+            mpls.contrib.ExponentialUpdateLossScaleManager(**arguments)
         self.assertIsInstance(caught.exception, MplsError)
 
     @parameterized.expand(
@@ -90,13 +91,20 @@ class ManagerTest(unittest.TestCase):
             ("below_one", 0.5, ValueError),
             ("nan", NAN, ValueError),
             ("inf", INF, ValueError),
+            ("without_reciprocal", 2.0**127, ValueError),
             ("none", None, TypeError),
             ("string", "128", TypeError),
         ]
     )
     def test_refusals_of_the_fixed_manager(self, name: str, value: Any, error: type) -> None:
-        with self.assertRaises(error):
+        with self.assertRaisesRegex(error, "FixedLossScaleManager: loss_scale must"):
             mpls.contrib.FixedLossScaleManager(value)
+
+    def test_updates_of_a_fixed_manager(self) -> None:
+        manager = mpls.contrib.FixedLossScaleManager(1)
+        self.assertEqual((float(manager.get_loss_scale()), manager.update_loss_scale(True)), (1.0, None))
+        with tf.Graph().as_default():
+            self.assertEqual(manager.update_loss_scale(True).type, "NoOp")
 
 
 class BoundsTest(unittest.TestCase):
@@ -220,15 +228,18 @@ class OptimizerTest(unittest.TestCase):
 
     @parameterized.expand(
         [
-            ("no_optimizer", lambda: (None, mpls.contrib.FixedLossScaleManager(2)), ValueError),
-            ("keras", lambda: (tf_keras.optimizers.SGD(), mpls.contrib.FixedLossScaleManager(2)), ValueError),
-            ("number", lambda: (v1.train.GradientDescentOptimizer(0.5), 4.0), TypeError),
-            ("loss_scale", lambda: (v1.train.GradientDescentOptimizer(0.5), mpls.v1.DynamicLossScale()), TypeError),
+            ("no_optimizer", lambda: (None, mpls.contrib.FixedLossScaleManager(2)), "opt"),
+            ("keras", lambda: (tf_keras.optimizers.SGD(), mpls.contrib.FixedLossScaleManager(2)), "opt"),
+            ("number", lambda: (SGD, 4.0), "loss_scale_manager"),
+            ("loss_scale", lambda: (SGD, mpls.v1.DynamicLossScale()), "loss_scale_manager"),
+            ("option", lambda: (SGD, mpls.contrib.FixedLossScaleManager(2), "yes"), "count_steps"),
         ]
     )
-    def test_refusals(self, name: str, arguments: Any, error: type) -> None:
-        with self.assertRaises(error) as caught:
-            mpls.contrib.LossScaleOptimizer(*arguments())
+    def test_refusals(self, name: str, arguments: Any, subject: str) -> None:
+        opt, manager, *option = arguments()
+        error = ValueError if subject == "opt" else TypeError
+        with self.assertRaisesRegex(error, f"LossScaleOptimizer: {subject} must") as caught:
+            mpls.contrib.LossScaleOptimizer(opt, manager, **({"count_steps": option[0]} if option else {}))
         self.assertIsInstance(caught.exception, MplsError)
 
 

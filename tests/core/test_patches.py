@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import sys
@@ -44,6 +45,18 @@ def graph_with_wrapper(loss_scale: Any = "dynamic") -> Any:
     return graph
 
 
+POLICY = mpls.experimental.Policy("mixed_float16")
+
+
+class PolicyOfEach(mpls.experimental.Policy, tf_keras.mixed_precision.Policy, keras.DTypePolicy):
+    """A policy that need not become one of the two Kerases."""
+
+
+def set_and_reset(policy: Any) -> None:
+    mpls.experimental.set_policy(policy)
+    mpls.keras.set_global_policy(None)
+
+
 def current(place: Place) -> Any:
     owner, name = place
     return vars(owner).get(name, ABSENT)
@@ -57,7 +70,11 @@ NEEDS: dict[str, tuple[Callable[[], Any], list[Place]]] = {
     "keras3": (lambda: Ours(keras.optimizers.Adam()), []),
     "graph": (graph_with_wrapper, SAVERS),
     "policy": (lambda: mpls.experimental.Policy("mixed_float16", None), COMPILE),
+    "policy of each": (lambda: PolicyOfEach("mixed_float16", 8), COMPILE),
+    "copied policy": (lambda: copy.copy(POLICY), COMPILE),
+    "policy that is set": (lambda: set_and_reset(POLICY), COMPILE),
     "plain policy": (lambda: mpls.keras.Policy("mixed_float16"), []),
+    "plain policy that is set": (lambda: set_and_reset("float64"), COMPILE),
 }
 
 

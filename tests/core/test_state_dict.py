@@ -239,6 +239,8 @@ class TestManagers:
         opt = mpls.contrib.LossScaleOptimizer(TF_1, Constant())
         with pytest.raises(NotImplementedError, match="Constant defines no state_dict"):
             opt.state_dict()
+        with pytest.raises(NotImplementedError, match="Constant defines no load_state_dict"):
+            opt.load_state_dict(MANAGER_STATE)
 
 
 def test_a_native_loss_scale_has_none() -> None:

@@ -114,10 +114,12 @@ class NamesTest(PolicyTestCase):
     def test_a_loss_scale_that_is_of_no_use_is_a_warning(self) -> None:
         with self.assertLogs("tensorflow", "WARNING") as logs:
             Policy("float32", loss_scale=128)
-        self.assertIn("only policies that compute in float16 need a loss scale", logs.output[0])
+        text = "Policy('float32', loss_scale=128): only policies that compute in float16 need a loss scale."
+        self.assertIn(text, logs.output[0])
         with self.assertNoLogs("tensorflow", "WARNING"):
             for arguments in (("float16", 128), ("float32",), ("float32", None), ("mixed_float16", 128)):
                 Policy(*arguments)
+            self.assertNotIn("loss_scale", Policy("mixed_float16", "USE_DEFAULT").get_config())
 
 
 class ObjectTest(PolicyTestCase):
@@ -208,11 +210,13 @@ class GlobalTest(PolicyTestCase):
         mpls.experimental.set_policy(policy)
         policies = tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
         self.assertEqual([each.name for each in policies], ["mixed_float16"] * 2)
+        self.assertIs(mpls.experimental.get_layer_policy(keras.layers.Dense(1)), mpls.experimental.global_policy())
         self.assertIn(policy, policies)
 
     def test_a_policy_that_only_one_framework_knows_is_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "name must be"):
-            mpls.keras.set_global_policy(keras.dtype_policies.get("int8_from_float32"))
+        for set_policy in (mpls.keras.set_global_policy, mpls.experimental.set_policy):
+            with self.assertRaisesRegex(ValueError, "name must be"):
+                set_policy(keras.dtype_policies.get("int8_from_float32"))
         self.assertEqual(keras.config.dtype_policy().name, "float32")
 
     def test_in_tf1_mode_nothing_is_set(self) -> None:

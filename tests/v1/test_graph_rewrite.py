@@ -124,6 +124,12 @@ class RefusalTest(RewriteTestCase):
         # The optimizer can still be wrapped.
         enable(inner, 8)
 
+    def test_what_is_no_optimizer(self) -> None:
+        with self.refused(ValueError, "enable_mixed_precision_graph_rewrite: opt must be a tf.compat.v1.train.Optim"):
+            enable("sgd")
+        with self.refused(TypeError, "optimizer_cls must be a class"):
+            mpls.v1.register_loss_scale_wrapper(V1_OPTIMIZERS[0][1](), enable)
+
     def test_a_multiplier_for_keras(self) -> None:
         with self.refused(ValueError, "multiplier of 2"):
             enable(tf_keras.optimizers.SGD(), mpls.v1.DynamicLossScale(8, 2, 3))
@@ -155,9 +161,8 @@ class PolicyTest(RewriteTestCase):
     def test_while_it_is_on_a_mixed_policy_is_refused(self, name: str, set_policy: Any) -> None:
         enable(v1.train.AdamOptimizer())
         for policy in ("mixed_float16", "mixed_bfloat16"):
-            with self.assertRaisesRegex(
-                ValueError, "mixed one while the mixed-precision graph rewrite is on"
-            ) as caught:
+            text = r"set_(global_)?policy: policy must not be a mixed one while the mixed-precision graph rewrite is on"
+            with self.assertRaisesRegex(ValueError, text) as caught:
                 set_policy(policy)
             self.assertIn("disable_mixed_precision_graph_rewrite()", str(caught.exception))
             for get in (tf_keras.mixed_precision.global_policy, keras.config.dtype_policy):
