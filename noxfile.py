@@ -32,6 +32,7 @@ def lint(session: nox.Session) -> None:
     """Check style, types and the direction of imports."""
     session.install(".[test]")
     session.run("ruff", "check", ".")
+    session.run("ruff", "check", "--preview", "--select", "DOC102", "mpls")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("lint-imports")
