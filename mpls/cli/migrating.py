@@ -359,7 +359,7 @@ def _summary(results: Sequence[Result], number: int, *, is_written: bool) -> str
         parts.append(f"{_count(left, 'place')} left to you")
     unread = sum(bool(result.unread) for result in results)
     if unread:
-        parts.append(f"{_count(unread, 'file')} not read")
+        parts.append(f"{_count(unread, 'file')} not read{' or not written' if is_written else ''}")
     return ", ".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import multiprocessing
 import os
@@ -372,13 +373,16 @@ def write_atomically(path: str, before: bytes, after: bytes) -> None:
 
     Raises:
         ChangedMeanwhileError: it has other contents by now.
-        OSError: it cannot be written; it is as it was.
+        OSError: it cannot be written, or is read-only; it is as it was.
     """
     path = os.path.realpath(path)
     with open(path, "rb") as file:
         if file.read(len(before) + 1) != before:
             raise ChangedMeanwhileError("has changed while it was migrated")
     mode = os.stat(path).st_mode
+    # A folder in which one may write would let a file be replaced that is kept from changes.
+    if not (mode & 0o222 and os.access(path, os.W_OK)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)}.", suffix=".tmp")
     try:
         with open(handle, "wb") as file:

@@ -347,6 +347,12 @@ def test_modes_and_links_stay(folder: pathlib.Path) -> None:
     assert link.is_symlink()
     assert path.read_text() == NEW
     assert stat.S_IMODE(path.stat().st_mode) == 0o751
+    path.write_text(OLD)
+    path.chmod(0o444)
+    status, out, err = run("link.py", "--write")
+    assert (status, path.read_text()) == (2, OLD)
+    assert "link.py cannot be written: Permission denied" in err
+    assert "0 of 1 file changed, 1 file not read or not written" in out + err
     assert sorted(os.listdir(folder)) == ["left.py", "link.py", "new.py", "old.py", "other.py"]
 
 
