@@ -96,6 +96,10 @@ class ClassTest(unittest.TestCase):
     def check(self, optimizer: Any, cls: Any, family: str) -> None:
         self.assertIsInstance(optimizer, cls)
         self.assertTrue(issubclass(type(optimizer), optimizer.__class__))
+        shown = type(optimizer).__name__ if cls in PUBLIC.values() else cls.__qualname__
+        self.assertEqual(type(optimizer).__qualname__, shown)
+        self.assertEqual(repr(optimizer), f"<{cls.__module__}.{shown} object at {id(optimizer):#x}>")
+        self.assertEqual(type(optimizer).__doc__, cls.__doc__)
         self.assertEqual([name for name, base in BASES.items() if isinstance(optimizer, base)], [family])
         self.assertIsInstance(optimizer, NATIVES[family])
         self.assertTrue({"apply_gradients", "get_scaled_loss", "inner_optimizer"} <= set(dir(optimizer)))

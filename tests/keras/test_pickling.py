@@ -150,9 +150,10 @@ class TfKerasTest(unittest.TestCase):
 class ClassesTest(unittest.TestCase):
     @parameterized.expand(OPTIMIZERS)
     def test_those_of_instances(self, family: str) -> None:
-        opt = Sub(OPTIMIZERS[family].SGD(0.5))
-        for each in (Sub, type(opt), opt.__class__):
-            self.assertIs(pickle.loads(pickle.dumps(each)), each)
+        for cls in (Sub, mpls.keras.LossScaleOptimizer):
+            opt = cls(OPTIMIZERS[family].SGD(0.5))
+            for each in (cls, type(opt), opt.__class__):
+                self.assertIs(pickle.loads(pickle.dumps(each)), each)
 
 
 class LossScaleTest(unittest.TestCase):

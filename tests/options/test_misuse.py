@@ -6,6 +6,7 @@ Each step is judged by its own calls, whatever came before; and what only looks 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import unittest
 import warnings
@@ -237,10 +238,13 @@ class ForgottenTest(unittest.TestCase):
             opt.apply_gradients([(tf.constant(1.0), variable)])
         self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True] * told)
 
-    @parameterized.expand(KERAS_OPTIMIZERS)
+    @parameterized.expand(["v1", *KERAS_OPTIMIZERS])
     def test_a_fixed_scale_of_1_may_be_forgotten(self, family: str) -> None:
         for scale in (1.0, 2.0):
-            opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), dynamic=False, initial_scale=scale)
+            if family == "v1":
+                opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale)
+            else:
+                opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), dynamic=False, initial_scale=scale)
             weight = keras.Variable(2.0) if family == "keras3" else tf.Variable(2.0)
             with warned() as texts:
                 opt.apply_gradients([(tf.constant(1.0), weight)])
@@ -356,6 +360,27 @@ class NoMistakeTest(unittest.TestCase):
             WAYS[way](form(program))()
             WAYS[way](program.step)()
         self.assertEqual(texts, [])
+
+    @parameterized.expand([(f"{f}_{how}", f, how) for f in KERAS_OPTIMIZERS for how in ("subclass", "instance")])
+    def test_methods_of_ones_own_count_as_calls(self, name: str, family: str, how: str) -> None:
+        def scaled(opt: Any, loss: Any) -> Any:
+            return loss * opt.loss_scale
+
+        def unscaled(opt: Any, grads: list[Any]) -> list[Any]:
+            return [grad / opt.loss_scale for grad in grads]
+
+        own, program = {"get_scaled_loss": scaled, "get_unscaled_gradients": unscaled}, Program(family)
+        if how == "subclass":
+            cls: Any = type("Own", (mpls.keras.LossScaleOptimizer,), own)
+            program.opt = cls(KERAS_OPTIMIZERS[family](0.5))
+        else:
+            for method, function in own.items():
+                setattr(program.opt, method, functools.partial(function, program.opt))
+        with warned() as texts:
+            for _ in range(2):
+                program.step()
+        self.assertEqual(texts, [])
+        self.assertEqual([float(each) for each in program.variables], [-1.0, -1.0])
 
     @parameterized.expand(PROGRAMS)
     @pytest.mark.default_run("one case")

@@ -60,6 +60,24 @@ class GraphTest(unittest.TestCase):
             np.testing.assert_allclose(self.train(optimizer, values), self.train(make(), values), rtol=1e-6)
         self.assertEqual((float(scale()), int(scale._num_good_steps)), (8.0, 0))
 
+    @parameterized.expand([(None,), ("train",)])
+    def test_a_fixed_scale_that_counts_steps(self, name: str | None) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            feed, variable = v1.placeholder(tf.float32, []), tf.Variable(1.0)
+            v1.add_to_collection(v1.GraphKeys.TRAIN_OP, another := tf.no_op())
+            optimizer, global_step = Wrapper(momentum(), 8, count_steps=True), v1.train.get_or_create_global_step()
+            train_op = optimizer.minimize(variable * feed, global_step, name=name)
+            self.assertEqual(v1.get_collection(v1.GraphKeys.TRAIN_OP), [another, train_op])
+            self.assertEqual(train_op.name, name or "Momentum")
+            self.assertIn(
+                f"{train_op.name}-wrapped", [op.name.split("/")[0] for op in v1.get_default_graph().get_operations()]
+            )
+            session.run(v1.global_variables_initializer())
+            for feed_value in (1.0, float("inf")):
+                session.run(train_op, {feed: feed_value})
+            found = session.run([variable, global_step, optimizer.applied_steps, optimizer.skipped_steps])
+        self.assertEqual(found, [float("-inf"), 2, 2, 0])
+
     def test_in_eager_mode_then_in_a_graph_then_in_a_function(self) -> None:
         optimizer, variable = Wrapper(momentum(), dynamic()), tf.Variable(1.0)
 
@@ -127,7 +145,8 @@ class GraphTest(unittest.TestCase):
             settings = {"gate_gradients": 0, "aggregation_method": 2, "colocate_gradients_with_ops": True}
             settings["grad_loss"] = tf.constant(3.0)
             Wrapper(inner, dynamic()).minimize(tf.Variable(1.0) * 1.0, **settings)
-        self.assertEqual({**settings, **used.call_args.kwargs}, used.call_args.kwargs)
+        for name, value in settings.items():
+            self.assertIs(used.call_args.kwargs[name], value)
 
 
 class BareVariableTest(unittest.TestCase):
