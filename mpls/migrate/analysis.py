@@ -98,9 +98,9 @@ class Settings:
     """
 
     rules: frozenset[str]
-    as_of: str | None = None
-    keras: int = 3
-    is_native: bool = False
+    as_of: str | None
+    keras: int
+    is_native: bool
 
 
 class Outcome(Enum):
@@ -459,7 +459,7 @@ class Analysis:
         if row is None or home is None or row.is_private or not is_active or not self.applies_within(row.path):
             return "", []
         members = [each.attribute for each in namespaces().get(row.path, ()) if not each.is_namespace]
-        return home, sorted(name for name in members if not name.startswith("_"))
+        return home, sorted(members)
 
     def after(self, node: ast.expr, region: Region) -> frozenset[str]:
         """Return the paths that an expression stands for once imports and aliases are replaced."""

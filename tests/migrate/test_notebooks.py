@@ -68,6 +68,15 @@ def test_all_but_the_changed_lines_stays(as_lines: bool, layout: dict[str, Any],
     assert result.after == content(CHANGED)
 
 
+@pytest.mark.parametrize("before", [r'"\u0070rint(1)\n", ', r'"# \/\n", '], ids=["letter", "slash"])
+def test_lines_that_stay_are_written_as_they_were(before: str) -> None:
+    def content(cell: str) -> bytes:
+        lines = json.dumps(["import tensorflow as tf\n", *cell.splitlines(keepends=True)])
+        return json.dumps(notebook(["CELL"])).replace('["CELL"]', f"[{before}{lines[1:]}").encode()
+
+    assert migrated_notebook(content(CELLS[4])).after == content(f"import mpls.experimental\n{CHANGED[4]}")
+
+
 def test_old_versions_of_the_format() -> None:
     old = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["import tensorflow as tf\n", CELLS[4]]}]}]}
     result = migrated_notebook(json.dumps(old).encode())
