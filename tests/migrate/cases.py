@@ -401,6 +401,9 @@ RELEASES = {
     "an object in a variable": as_of_2_3(
         f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, scale)\nprint(scale())\n"
     ),
+    "an object in a variable that nothing else uses": as_of_2_3(
+        f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, loss_scale=scale)\n"
+    ),
     "an object that may be either": as_of_2_3(
         f'{TF}«→import mpls.experimental\n»import os\n«→mpls.install(as_of="2.3")\n»'
         f"scale = {SCALES}.DynamicLossScale(8)\nif fixed:\n    scale = {SCALES}.FixedLossScale(8)\n"

@@ -154,6 +154,12 @@ def test_what_only_a_wrapper_up_to_2_3_had_is_reported_without_a_release(use: st
     assert "loss-scale-objects" not in migrated(program, "--as-of", "2.4").rules
 
 
+def test_each_question_for_a_name_is_reported() -> None:
+    asked = "(tf.keras.mixed_precision, 'experimental')\n"
+    left = migrated(f"import tensorflow as tf\nold = getattr{asked}has = hasattr{asked}").left
+    assert [(each.line, each.rule) for each in left] == [(2, "names-in-strings"), (3, "names-in-strings")]
+
+
 def test_every_rule_is_needed_and_says_nothing_where_it_does_not_apply() -> None:
     rules = re.findall(r"^[\w-]+$", command("--list-rules")[1].decode(), re.MULTILINE)
     said = {name: {each["rule"] for each in messages(case.before, *case.options)} for name, case in CASES.items()}

@@ -284,12 +284,21 @@ def test_the_release_that_a_file_beside_the_program_pins(folder: pathlib.Path, p
             is_said = bool(release) and options[:1] != ("--as-of",)
             assert (line in out + err) is is_said
             assert ("was written for" in out + err) is is_said
+    (folder / "t.py").write_text(f"{OLD}opt.get_config()['loss_scale']\n")
+    assert f"as it had up to TF 2.3: give --as-of {release or '2.3'} [" in run("t.py")[2]
     # After the migration there is no wrapper that the release is to be given for.
     assert "was written for" not in run("t.py")[2]
     (folder / "plain.py").write_text(
         "import tensorflow as tf\ntf.train.experimental.MixedPrecisionLossScaleOptimizer(o, 8)\n"
     )
     assert "was written for" not in run("plain.py")[2]
+
+
+def test_a_rule_that_is_skipped_installs_nothing(folder: pathlib.Path) -> None:
+    (folder / "old.py").write_text(f"{OLD}print(opt.get_config())\n")
+    for skipped in ("", "loss-scale-objects"):
+        _, out, _ = run("old.py", "--as-of", "2.3", *(["--skip", skipped] if skipped else []))
+        assert ("mpls.install(" in out) is not bool(skipped)
 
 
 def test_json(folder: pathlib.Path) -> None:

@@ -51,6 +51,20 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
     }
 
 
+def test_what_is_inserted_goes_after_imports_of_frameworks(tmp_path: pathlib.Path) -> None:
+    train = (
+        f"{{}}size = 3\nimport tensorflow as tf\n{{}}opt = {{}}.LossScaleOptimizer(opt, 'dynamic')\nopt.get_config()\n"
+    )
+    own = "from compat import keras\n"
+    files = {
+        "compat.py": "from tensorflow import keras\n",
+        "train.py": train.format(own, "", "tf.keras.mixed_precision.experimental"),
+    }
+    changed = migrated_tree(tmp_path, files, "--as-of", "2.3").changed
+    inserted = 'import mpls.experimental\nmpls.install(as_of="2.3")\n'
+    assert changed == {"train.py": train.format(own, inserted, "mpls.experimental")}
+
+
 @pytest.mark.parametrize("value", ["KINDS = (LSO,)", "def f(opt, kind=LSO): pass", "class C:\n    kind = LSO"])
 def test_a_class_that_is_a_value_where_no_wrapper_is_made(tmp_path: pathlib.Path, value: str) -> None:
     source = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as LSO\n"
