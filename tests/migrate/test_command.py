@@ -284,8 +284,8 @@ def test_the_release_that_a_file_beside_the_program_pins(folder: pathlib.Path, p
             is_said = bool(release) and options[:1] != ("--as-of",)
             assert (line in out + err) is is_said
             assert ("was written for" in out + err) is is_said
-    (folder / "t.py").write_text(f"{OLD}opt.get_config()['loss_scale']\n")
-    assert f"as it had up to TF 2.3: give --as-of {release or '2.3'} [" in run("t.py")[2]
+    (folder / "config.py").write_text(f"{OLD}opt.get_config()['loss_scale']\n")
+    assert f"as it had up to TF 2.3: give --as-of {release or '2.3'} [" in run("config.py")[2]
     # After the migration there is no wrapper that the release is to be given for.
     assert "was written for" not in run("t.py")[2]
     (folder / "plain.py").write_text(

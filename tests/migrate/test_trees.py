@@ -52,9 +52,7 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_inserted_goes_after_imports_of_frameworks(tmp_path: pathlib.Path) -> None:
-    train = (
-        f"{{}}size = 3\nimport tensorflow as tf\n{{}}opt = {{}}.LossScaleOptimizer(opt, 'dynamic')\nopt.get_config()\n"
-    )
+    train = "{}size = 3\nimport tensorflow as tf\n{}opt = {}.LossScaleOptimizer(opt, 'dynamic')\nopt.get_config()\n"
     own = "from compat import keras\n"
     files = {
         "compat.py": "from tensorflow import keras\n",
