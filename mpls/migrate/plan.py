@@ -129,7 +129,7 @@ class _Plan:
                 row = named(path) if path else None
                 if row is None:
                     continue
-                name = alias.asname or alias.name.partition(".")[0]
+                name = alias.asname or alias.name
                 uses = through.get((id(region.outer.get(name, region)), name), [])
                 if row.is_namespace:
                     self._decide_namespace(alias, row, region, uses)

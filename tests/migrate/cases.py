@@ -404,6 +404,11 @@ RELEASES = {
     "an object in a variable that nothing else uses": as_of_2_3(
         f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, loss_scale=scale)\n"
     ),
+    "a wrapper that is made in a function which imports it": as_of_2_3(
+        f'{TF}«→import mpls\nmpls.install(as_of="2.3")\n»def make():\n'
+        "    from «tensorflow.keras.mixed_precision→mpls» import experimental\n"
+        "    return experimental.LossScaleOptimizer(optimizer, 'dynamic')\nmake().get_config()\n"
+    ),
     "an object that may be either": as_of_2_3(
         f'{TF}«→import mpls.experimental\n»import os\n«→mpls.install(as_of="2.3")\n»'
         f"scale = {SCALES}.DynamicLossScale(8)\nif fixed:\n    scale = {SCALES}.FixedLossScale(8)\n"
