@@ -28,6 +28,7 @@ import random
 import re
 import signal
 import sys
+import textwrap
 import time
 import traceback
 import unittest.mock
@@ -134,7 +135,11 @@ class _Finder(cst.CSTVisitor):
                 continue
             span: Any = self.get_metadata(WhitespaceInclusivePositionProvider, old)
             lines = self.lines[span.start.line - 1 : span.end.line]
-            text = lines[0][: span.start.column] + cst.Module([]).code_for_node(new) + lines[-1][span.end.column :]
+            changed = cst.Module([]).code_for_node(new)
+            if isinstance(new, cst.BaseCompoundStatement):
+                place: Any = self.get_metadata(PositionProvider, old)
+                changed = textwrap.indent(changed, " " * place.start.column)
+            text = lines[0][: span.start.column] + changed + lines[-1][span.end.column :]
             first, last = self.functions[0] if self.functions else (0, 0)
             mutant = Mutant(self.path, ".".join(self.names), first, last, span.start.line, "".join(lines), text)
             self.found.append(dataclasses.replace(mutant, count=self.counts[str(mutant)]))
