@@ -276,11 +276,15 @@ def _releases(specs: str) -> tuple[Release, Release]:
         release = (parts[0], parts[1] if len(parts) > 1 else 0)
         if comparison in ("==", "===", "=", "~="):
             is_minor = len(parts) > 1 and (comparison != "~=" or len(parts) > 2)
-            first, last = max(first, release), min(last, release if is_minor else (parts[0], 99))
+            first, last = max(first, release), min(last, release if is_minor else _last_before((parts[0] + 1, 0)))
         elif comparison in (">", ">="):
             first = max(first, release)
         elif comparison == "<=" or any(parts[2:]):
             last = min(last, release)
         else:
-            last = min(last, max((each for each in _RELEASES if each < release), default=FIRST))
+            last = min(last, _last_before(release))
     return first, last
+
+
+def _last_before(release: Release) -> Release:
+    return max((each for each in _RELEASES if each < release), default=FIRST)

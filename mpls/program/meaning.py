@@ -351,7 +351,7 @@ class Neighbours:
 def _roots(folder: str, top: str) -> list[str]:
     roots = [folder]
     ends = [each for each in (absolute(top) if top else "", current_folder()) if each and _is_inside(folder, each)]
-    end = min(ends, key=len, default=folder)
+    end = min(ends, default=folder)
     while folder != end:
         folder = os.path.dirname(folder)
         roots.append(folder)

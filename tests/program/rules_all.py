@@ -75,6 +75,8 @@ GATES = [
     ("an answer by its name", TF + "from compat import IS_TF2\nif not IS_TF2:\n" + SESSION, ""),
     ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
+    ("a default of what TensorFlow has", TF + "s = getattr(tf, 'session', tf.Session())", ""),
+    ("of what a star brings", "from tensorflow import *\nif hasattr(compat, 'x'):\n    compat.Session()", ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
     *(
         (f"not the only arm of {test}", TF + f"{_PARSE}v = tf.__version__\nif {test}:\n" + SESSION, "")
@@ -110,6 +112,8 @@ NO_GATES = [
     ("a list, which may change", TF + "v = []\nv.append(1)\nif v:\n" + SESSION, "--v1"),
     ("the side of a choice that is always taken", TF + "s = tf.Session() if True else None", "--v1"),
     ("a device", TF + "if tf.test.is_gpu_available():\n" + SESSION, "--v1"),
+    ("the version of a library", TF + "import lib\nif lib.VERSION < '2':\n" + SESSION, "--v1"),
+    ("a default of an object", TF + "s = getattr(config, 'session', tf.Session())", "--v1"),
     ("an option", TF + "args = parse()\nif args.use_legacy_decay:\n" + SESSION, "--v1"),
     ("numbers and text", TF + "VER = '2'\nif VER < 2:\n" + SESSION, "--v1"),
     (
@@ -259,11 +263,13 @@ AS_OF = [
         for code, expected in (
             ("prec.set_policy(prec.Policy('mixed_float16', loss_scale='dynamic'))", f"{OF_2_8} --as-of 2.3"),
             ("p = prec.Policy('float32', 8)\nprec.set_policy(policy=p)", f"{OF_2_8} --as-of 2.3"),
+            ("prec.set_policy(prec.Policy(name='mixed_float16'))", f"{OF_2_8} --as-of 2.3"),
             ("set_policy = prec.set_policy\nset_policy('mixed_float16')", f"{OF_2_8} --as-of 2.3"),
             # Nearly.
             ("prec.set_policy(prec.Policy('mixed_float16', loss_scale=None))", OF_2_8),
             ("prec.set_policy('mixed_bfloat16')", OF_2_8),
             ("prec.set_policy(make())", OF_2_8),
+            ("import half\nhalf.set_policy('mixed_float16')", OF_2_8),
             ("prec.set_policy(args.policy)", OF_2_8),
             ("tf.keras.layers.Dense(1, dtype=prec.Policy('mixed_float16'))", OF_2_8),
             ("prec.set_policy('mixed_float16')\nif x: tf.keras.mixed_precision.set_global_policy('float32')", OF_2_8),

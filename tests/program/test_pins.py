@@ -16,6 +16,8 @@ PINS = [
     ("tensorflow<2.4.0", "2.3"),
     ("tensorflow~=2.2.0", "2.2"),
     ("tensorflow<2", "1.15"),
+    ("tensorflow~=1.4", "1.15"),
+    ("tensorflow==1", "1.15"),
     # Not that old.
     ("tensorflow<2.4.2", None),
     ("tensorflow>=2.2", None),
@@ -69,8 +71,9 @@ class PinsTest(unittest.TestCase):
                     self.assertIn(f"{expected} {because}".strip(), chosen(*words))
 
     def test_a_pin_that_the_source_contradicts(self) -> None:
-        with program(main=WRAPPED + "opt.loss_scale()") as path:
-            (path / "requirements.txt").write_text("tensorflow==2.5")
-            (found,) = described("main.py")["programs"]
-        self.assertNotIn("as_of", [each["option"] for each in found["options"]])
-        self.assertEqual([each["option"] for each in found["disagreements"]], ["as_of"])
+        for pin in ("tensorflow==2.5", "tensorflow>2.4"):
+            with program(main=WRAPPED + "opt.loss_scale()") as path:
+                (path / "requirements.txt").write_text(pin)
+                (found,) = described("main.py")["programs"]
+            self.assertNotIn("as_of", [each["option"] for each in found["options"]])
+            self.assertEqual([each["option"] for each in found["disagreements"]], ["as_of"])
