@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
@@ -36,6 +37,35 @@ CASES = [(f"{name}_{a}_to_{b}", name, a, b) for name in SETTINGS for a, b in PAI
 CASES += [(f"{name}_{a}_to_{b}", name, a, b) for name in SOME for a, b in PAIRS if "legacy" not in (a, b)]
 CASES += [(f"adafactor_{family}", "adafactor", family, family) for family in ("new", "keras3")]
 Wrapper: Any = mpls.keras.LossScaleOptimizer
+
+
+def named(family: str, *names: str) -> list[Any]:
+    """Return variables of one shape with names, which TensorFlow and Keras allow to be equal."""
+    make = keras.Variable if family == "keras3" else tf.Variable
+    return [make([1.0], name=name) for name in names]
+
+
+class OrderTest(unittest.TestCase):
+    """Variables of one shape: whose slots go where."""
+
+    def momenta_after(self, a: str, b: str, source_names: str, target_names: str, *, are_given: bool) -> list[float]:
+        """Return the target's momenta; those of the source are 1, 2 and 3 times the same."""
+        source, trained = optimizer(a, "SGD", momentum=0.5), named(a, *source_names)
+        source.apply_gradients([(tf.constant([rank + 1.0]), each) for rank, each in enumerate(trained)])
+        target, others = optimizer(b, "SGD", momentum=0.5), named(b, *target_names) if are_given else trained[::-1]
+        mpls.convert_state(source, target, others, source_variables=trained if are_given else None)
+        before = [float(each.numpy()[0]) for each in others]
+        target.apply_gradients([(tf.zeros([1]), each) for each in others])
+        moved = [was - float(each.numpy()[0]) for was, each in zip(before, others, strict=True)]
+        return [round(each / min(moved), 4) for each in moved]
+
+    @parameterized.expand(PAIRS)
+    def test_names_do_not_matter_where_both_orders_are_given(self, a: str, b: str) -> None:
+        self.assertEqual(self.momenta_after(a, b, "xyz", "zyx", are_given=True), [1, 2, 3])
+
+    @parameterized.expand([("legacy", "new"), ("new", "legacy"), ("new", "new"), ("keras3", "keras3")])
+    def test_variables_that_the_source_trained_are_found_among_equal_names(self, a: str, b: str) -> None:
+        self.assertEqual(self.momenta_after(a, b, "xxx", "", are_given=False), [3, 2, 1])
 
 
 class BareTest(unittest.TestCase):
