@@ -334,6 +334,10 @@ MEMBERS = {
     "what a comprehension makes": case(
         f"{TF_NEW}a, b = [{NEW}(o, {DYNAMIC}) for o in inner]\na.loss_scale«()→»\nc, d = [f(o) for f in fs]\n"
     ),
+    "an f-string after one in it": case(
+        f"{TF}print(f\"{{f'{{x}}'}} {{{EXPERIMENTAL}.LossScaleOptimizer(o, 'dynamic')}}\")\n",
+        "experimental-wrapper",
+    ),
     "an f-string with a name": case(f"{TF_OLD}print(f'{{{SCALES}.DynamicLossScale}}')\n"),
     "more names than are followed": case(
         f"{TF}a0 = tf if x else None\n{'; '.join(f'a{i + 1} = a{i} or y' for i in range(30))}\n"

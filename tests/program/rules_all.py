@@ -34,6 +34,12 @@ KERAS = [
         "--keras 2",
     ),
     ("workers of fit", TF + "m = tf.keras.Sequential()\nm.fit(g, workers=3, max_queue_size=9)", "--keras 2"),
+    (
+        "a method around that of Keras 2",
+        TF + "class M(tf.keras.Model):\n    def fit_generator(self, *a):\n"
+        "        return super().fit_generator(*a)\nM()",
+        "--keras 2",
+    ),
     ("an old period", TF + "tf.keras.callbacks.ModelCheckpoint('a.h5', period=1)", "--keras 2"),
     ("layers in graphs", GRAPH + "tf.keras.layers.Dense(1)", "--keras 2"),
     (
@@ -75,6 +81,7 @@ GATES = [
     ("an answer by its name", TF + "from compat import IS_TF2\nif not IS_TF2:\n" + SESSION, ""),
     ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
+    ("a choice in a choice", TF + "s = (tf.Session() if x else 1) if hasattr(tf, 'Session') else 2", ""),
     ("a default of what TensorFlow has", TF + "s = getattr(tf, 'session', tf.Session())", ""),
     ("of what a star brings", "from tensorflow import *\nif hasattr(compat, 'x'):\n    compat.Session()", ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
@@ -237,6 +244,7 @@ AS_OF = [
             "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "s = L(SGD(), 1).loss_scale\ns()",
+            "o = L(SGD(), 1)\ngetattr(o, 'loss_scale')()",
             "(o := L(SGD(), 1)).loss_scale()",
             "def f(self):\n    self.opt = L(SGD(), 1)\n    self.opt.loss_scale()",
             "class T:\n    def __init__(self): self.s = L(SGD(), 1).loss_scale\n    def f(self): return self.s()",
