@@ -89,6 +89,14 @@ class NeverScaledTest(unittest.TestCase):
             opt.apply_gradients([(v1.gradients(weight**2 * scale, weight)[0] / scale, weight)])
         self.assertEqual(texts, [])
 
+    def test_who_scales_by_private_methods(self) -> None:
+        opt, weight = v1_optimizer(), tf.Variable(1.0)
+        with warned() as texts:
+            with tf.GradientTape() as tape:
+                loss = opt._scale_loss(weight * 2.0)
+            opt.apply_gradients([(opt._unscale_grads(tape.gradient(loss, [weight]))[0], weight)])
+        self.assertEqual((texts, float(weight)), ([], 0.0))
+
 
 class Program:
     """A program with an optimizer and two variables, whose steps are as honest as they are told to be."""

@@ -141,12 +141,16 @@ class GraphTest(unittest.TestCase):
         with (
             tf.Graph().as_default(),
             mock.patch.object(inner, "compute_gradients", wraps=inner.compute_gradients) as used,
+            mock.patch.object(inner, "apply_gradients", wraps=inner.apply_gradients) as applied,
         ):
             settings = {"gate_gradients": 0, "aggregation_method": 2, "colocate_gradients_with_ops": True}
             settings["grad_loss"] = tf.constant(3.0)
-            Wrapper(inner, dynamic()).minimize(tf.Variable(1.0) * 1.0, **settings)
+            Wrapper(inner, dynamic()).minimize(tf.Variable(1.0) * 1.0, name="step", **settings)
         for name, value in settings.items():
             self.assertIs(used.call_args.kwargs[name], value)
+        self.assertEqual(applied.call_args.args[1:], (None, "step-wrapped"))
+        with self.assertRaisesRegex(ValueError, "MixedPrecisionLossScaleOptimizer: .*gradient.*tf.gradients"):
+            Wrapper(momentum(), dynamic()).apply_gradients([(None, tf.Variable(1.0))])
 
 
 class BareVariableTest(unittest.TestCase):
