@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-from tests.processes import Forks, load_file, process_environment, run_python
+from tests.processes import Forks, process_environment, run_python
 
 pytestmark = pytest.mark.programs
 
@@ -33,9 +33,6 @@ MIRRORED = "mirrored_digits"
 FORKS = Forks()
 COLUMNS = ["run", "test accuracy", "gradients underflowed", "final scale", "skipped steps", "seconds"]
 FLOAT32, UNSCALED, SCALED = RUNS = ("float32", "float16 without scaling", "float16 + mpls")
-
-
-REPORT = load_file(EXAMPLES / "_report.py")
 
 
 def run_script(script: str, *arguments: str, folder: str) -> subprocess.CompletedProcess[str]:
@@ -196,17 +193,3 @@ class MirroredTest(BetweenTestCase):
             self.assertEqual(read_number(replica["test accuracy"]), outcome.column("test accuracy")[SCALED])
         self.assertRegex(outcome.stderr, r"float16 \+ mpls *: 100%.* 40/40 ")
         self.assertNotRegex(outcome.stderr, "Warning|WARNING:tensorflow")
-
-
-class UnderflowShareTest(unittest.TestCase):
-    @parameterized.expand(
-        [
-            ("dead elements do not count", [[0.0, 0.0, 0.0, 2.0]], [[0.0, 0.0, 1e-9, 2.0]], 0.5),
-            ("elements count, not variables", [[0.0], [1.0, 1.0, 1.0]], [[1e-9], [1.0, 1.0, 1.0]], 0.25),
-            ("non-finite is not zero", [[np.nan, np.inf]], [[1.0, 1.0]], 0.0),
-            ("no gradient at all", [[0.0, 0.0]], [[0.0, 0.0]], 0.0),
-        ]
-    )
-    def test_share(self, case: str, gradients: list[list[float]], references: list[list[float]], share: float) -> None:
-        found = REPORT.underflow_share(*([np.array(grad) for grad in grads] for grads in (gradients, references)))
-        self.assertEqual(found, share)
