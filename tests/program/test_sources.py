@@ -30,6 +30,12 @@ class FollowingTest(unittest.TestCase):
                 "import package.train",
                 {"package__INIT": "", "package__train": "from . import model", "package__model": USES_V1},
             ),
+            (
+                "relative to the package around",
+                "import package.inner.train",
+                {"package__inner__train": "from ..model import net", "package__model": USES_V1},
+            ),
+            ("again, without the switch", "ON = parse()\nif ON:\n    import a\nimport a", {"a": USES_V1}),
             ("a folder that is no package", "from folder import net", {"folder__net": USES_V1}),
         ]
     )
