@@ -125,7 +125,7 @@ def _named_for_keras(called: Any, adapter: type[FamilyMembers], made: dict[Any, 
 def _derived(
     name: str, module: str, bases: tuple[type, ...], called: Any, adapter: type[FamilyMembers], shown_class: Any = None
 ) -> type:
-    namespace = {"__module__": module, "__qualname__": name, "__doc__": called.__doc__}
+    namespace = {"__module__": module, "__doc__": called.__doc__}
     namespace |= {_CALLED: called, _ADAPTER: adapter}
     if shown_class is called:
         namespace["__qualname__"] = called.__qualname__

@@ -123,6 +123,7 @@ class ClassTest(unittest.TestCase):
             with self.subTest(family, number=number):
                 optimizer = made(cls, family)
                 self.check(optimizer, cls, family)
+                self.check(made(base, family), base, family)
                 self.assertIs(optimizer.__class__, cls)
                 self.assertIs(type(optimizer), type(made(cls, family)))
                 for other in (made(base, family), NATIVES[family](OPTIMIZERS[family].SGD())):
