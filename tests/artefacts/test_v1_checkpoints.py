@@ -471,9 +471,11 @@ class TestKindsOfSavers(InFolder):
         with graph(), v1.Session() as session:
             _, manager = build(True)
             saver = v1.train.Saver()
+            session.run([manager._num_good_steps.assign(1), manager._num_bad_steps.assign(1)])
             with pytest.warns(mpls.errors.MplsWarning, match="fresh, at 64.0"):
                 saver.restore(session, path)
-            assert manager.state_dict(session)["scale"] == 64.0
+            state = manager.state_dict(session)
+            assert (state["scale"], state["good_steps"], state["bad_steps"]) == (64.0, 0, 0)
             # More than the manager waits for, as of one that waited longer.
             session.run(manager._num_bad_steps.assign(7))
             saver.restore(session, saver.save(session, str(self.folder / "more")))

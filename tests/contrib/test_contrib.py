@@ -162,6 +162,21 @@ class BoundsTest(unittest.TestCase):
             made().load_state_dict(state)
         with self.assertRaisesRegex(ValueError, "must have the keys"):
             made().load_state_dict({**state, "unheard": 1})
+        own = made().state_dict()
+        for changes, message in (
+            ({"dynamic": False}, "dynamic must be True"),
+            ({"scale": NAN}, "load_state_dict: scale must be"),
+            ({"good_steps": 4}, "load_state_dict: good_steps must be .* from 0 to 2, the growth steps"),
+            ({"bad_steps": -1}, "load_state_dict: bad_steps must be"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                manager.load_state_dict({**state, **changes})
+        self.assertEqual(manager.state_dict(), state)
+        with tf.Graph().as_default():
+            # Which is not the default session.
+            manager, session = made(), v1.Session()
+            manager.load_state_dict({**own, "scale": 2.0}, session)
+            self.assertEqual(manager.state_dict(session), {**own, "scale": 2.0})
 
     @parameterized.expand(
         [
@@ -189,6 +204,19 @@ class BoundsTest(unittest.TestCase):
     def test_an_initial_scale_below_the_floor_is_taken_as_by_the_original(self) -> None:
         self.assertEqual(self.scales(".", "eager", initial=0.25), [0.5])
 
+    def test_settings_can_be_read_from_the_optimizer(self) -> None:
+        opt = mpls.contrib.LossScaleOptimizer(SGD, mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, 3, 4.0, 0.25))
+        settings = opt.growth_steps, opt.growth_factor, opt.backoff_factor, opt.hysteresis
+        self.assertEqual(settings, (5, 4.0, 0.25, 3))
+
+    def test_what_an_update_returns_in_a_graph(self) -> None:
+        with tf.Graph().as_default(), v1.Session() as session:
+            finite = v1.placeholder(tf.bool, [])
+            due = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 2).update_loss_scale(finite)
+            session.run(v1.global_variables_initializer())
+            found = [session.run(due, {finite: step == "."}) for step in "..+.++"]
+        self.assertEqual(found, [False, True, False, False, True, False])
+
 
 class OptimizerTest(unittest.TestCase):
     def step(self, optimizer: Any, variable: Any, factor: float) -> float:
@@ -204,6 +232,32 @@ class OptimizerTest(unittest.TestCase):
         self.assertEqual(optimizer.get_slot_names(), ["momentum"])
         self.assertEqual(optimizer.get_name(), "Momentum")
         self.assertEqual(len(optimizer.variables()), 1)
+
+    def test_floors(self) -> None:
+        class Own(mpls.contrib.LossScaleManager):
+            def __init__(self, scale: float) -> None:
+                self.scale = scale
+
+            def get_loss_scale(self) -> Any:
+                return tf.constant(self.scale)
+
+            def update_loss_scale(self, finite_grads: Any) -> None: ...
+
+        bounded = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, decr_every_n_nan_or_inf=9, min_scale=8.0)
+        managers = [
+            (mpls.contrib.FixedLossScaleManager(8), True),
+            (bounded, True),
+            (mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, decr_every_n_nan_or_inf=9), False),
+            (Own(8.0), False),
+            (Own(1.0), True),
+        ]
+        for manager, is_at_floor in managers:
+            called: list[Any] = []
+            options: Any = {"max_consecutive_skips": 1, "on_give_up": called.append}
+            optimizer, variable = mpls.contrib.LossScaleOptimizer(SGD, manager, **options), tf.Variable(1.0)
+            self.step(optimizer, variable, NAN)
+            self.step(optimizer, variable, NAN)
+            self.assertEqual([each.at_floor for each in called], [is_at_floor])
 
     def test_replicas_agree(self) -> None:
         strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
@@ -351,6 +405,18 @@ class CheckpointTest(unittest.TestCase):
         path = tf.train.Checkpoint(one=first, other=shares).save(self.prefix)
         with self.assertWarnsRegex(MplsWarning, r"other shared.*stays at 64\.0\..* or call load_state_dict\(\)"):
             tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path)
+
+    def test_damaged_ones_of_a_manager(self) -> None:
+        managers = [mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5) for _ in range(2)]
+        for name, value in (("_loss_scale", NAN), ("_num_good_steps", 9), ("_num_bad_steps", -1)):
+            kept = getattr(managers[0], name).numpy()
+            getattr(managers[0], name).assign(value)
+            path = tf.train.Checkpoint(manager=managers[0]).save(self.prefix)
+            getattr(managers[0], name).assign(kept)
+            key = {"_loss_scale": "current_loss_scale"}.get(name, name.removeprefix("_num_"))
+            with self.subTest(name), self.assertRaisesRegex(MplsError, f"{path}: manager/{key}.* must be"):
+                tf.train.Checkpoint(manager=managers[1]).restore(path)
+        self.assertEqual(managers[1].state_dict(), managers[0].state_dict())
 
     def test_more_bad_steps_than_the_manager_waits_for(self) -> None:
         variable = tf.Variable(1.0)
