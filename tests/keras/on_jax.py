@@ -177,6 +177,10 @@ def half_precision(folder: pathlib.Path) -> None:
         (found,) = optimizer.get_unscaled_gradients([tensor(2.0**11, dtype)])
         assert [float(keras.ops.cast(each, "float32")) for each in (variable, found)] == [weight, unscaled]
         assert {keras.backend.standardize_dtype(each.dtype) for each in (variable, found)} == {dtype}
+    optimizer = sgd(dynamic=False, initial_scale=769.0)
+    optimizer.get_scaled_loss(tensor(1.0))
+    # In bfloat16 the scale would be 768.
+    assert [float(each) for each in optimizer.get_unscaled_gradients([tensor(2.0**11, "bfloat16")])] == [2.65625]
 
 
 @check
@@ -480,10 +484,16 @@ def what_a_skipped_step_counts_for(folder: pathlib.Path) -> None:
 @check
 def counters_are_variables(folder: pathlib.Path) -> None:
     optimizer = sgd(0.25, initial_scale="auto", hysteresis=2, count_steps=True)
-    fit_values(model_with(optimizer), 0.1, INF, INF, INF)
+    model = model_with(optimizer)
+    assert not optimizer.last_step_applied
+    for values, was_applied in (((0.1,), True), ((INF, INF, INF), False)):
+        fit_values(model, *values)
+        assert bool(optimizer.last_step_applied) is was_applied
     counters = [getattr(optimizer, name) for name in STEP_COUNTS]
-    for counter in (*counters, optimizer._loss_scale.of_backend["bad_steps"]):
-        assert (counter.dtype, tuple(counter.shape)) == ("int32", ())
+    for name, counter in zip(
+        (*STEP_COUNTS, "bad_steps"), (*counters, optimizer._loss_scale.of_backend["bad_steps"]), strict=True
+    ):
+        assert (counter.dtype, tuple(counter.shape), counter.trainable, counter.name) == ("int32", (), False, name)
         assert any(each is counter for each in optimizer.variables)
     found = optimizer.state_dict()
     assert [found[name] for name in ("scale", "bad_steps", "search_steps")] == [256.0, 1, 32]
