@@ -7,6 +7,7 @@ import json
 import pathlib
 import tempfile
 import unittest
+import warnings
 from typing import Any
 
 import numpy as np
@@ -354,11 +355,12 @@ class CheckpointTest(unittest.TestCase):
     @parameterized.expand(["dynamic", "fixed"])
     def test_bare_optimizers(self, kind: str) -> None:
         path, _, expected = self.saved("bare")
-        optimizer, variable = self.made(kind)
-        warns = self.assertWarnsRegex(MplsWarning, "holds no loss scale.*stays at 64")
-        with warns if kind == "dynamic" else contextlib.nullcontext():
-            tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
-        self.assertEqual(self.step(optimizer, variable), expected)
+        for steps in ((), (5.0,)):
+            optimizer, variable = self.made(kind, *steps)
+            warns = self.assertWarnsRegex(MplsWarning, "holds no loss scale.*stays at 64")
+            with warns if kind == "dynamic" else contextlib.nullcontext():
+                tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+            self.assertEqual(self.step(optimizer, variable), expected)
         path, _, expected = self.saved(kind)
         optimizer, variable = self.made("bare")
         inside = tf.train.Checkpoint(base_optimizer=optimizer)
@@ -372,17 +374,31 @@ class CheckpointTest(unittest.TestCase):
         with self.assertRaisesRegex(MplsError, f"{path}: .*/good_steps.* must be {dtype}"):
             tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
 
+    def saved_by_mpls_0_3(self, inner: Any, variable: Any) -> str:
+        """Return a checkpoint that has only the slots, as those of the wrapper."""
+        old = v1.train.Optimizer(False, inner.get_name())
+        old.get_slot_names, old.get_slot = inner.get_slot_names, inner.get_slot
+        path: str = tf.train.Checkpoint(variable=variable, optimizer=old).save(self.prefix)
+        return path
+
     @parameterized.expand(["dynamic", "fixed", "v1"])
     def test_of_mpls_0_3(self, kind: str) -> None:
-        # It had only the slots, as those of the wrapper.
-        inner, variable = self.made("bare", 1.0)
-        old = v1.train.Optimizer(False, "Adam")
-        old.get_slot_names, old.get_slot = inner.get_slot_names, inner.get_slot
-        path = tf.train.Checkpoint(variable=variable, optimizer=old).save(self.prefix)
+        path = self.saved_by_mpls_0_3(*self.made("bare", 1.0))
         optimizer, variable = self.made(kind)
         with self.assertWarnsRegex(MplsWarning, "not its beta powers, as mpls.contrib saved it up to mpls 0.3") as told:
             tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
         self.assertEqual(sum("not its beta powers" in str(each.message) for each in told.warnings), 1)
+
+    def test_of_mpls_0_3_of_an_optimizer_without_powers(self) -> None:
+        optimizer, variable = MAKE["fixed"](v1.train.MomentumOptimizer(0.5, 0.5)), tf.Variable(1.0)
+        inner = v1.train.MomentumOptimizer(0.5, 0.5)
+        self.step(inner, variable)
+        path = self.saved_by_mpls_0_3(inner, variable)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
+        self.step(optimizer, variable)
+        self.assertEqual(float(optimizer.get_slot(variable, "momentum")), 1.5)
 
     def test_managers_of_users(self) -> None:
         class Own(mpls.contrib.LossScaleManager):
@@ -392,12 +408,22 @@ class CheckpointTest(unittest.TestCase):
             def get_loss_scale(self) -> Any:
                 return self.scale
 
-            def update_loss_scale(self, finite_grads: Any) -> None: ...
+            def update_loss_scale(self, finite_grads: Any) -> Any:
+                return None if tf.executing_eagerly() else tf.no_op()
 
         optimizers = [mpls.contrib.LossScaleOptimizer(v1.train.AdamOptimizer(), Own(scale)) for scale in (2.0, 4.0)]
         path = tf.train.Checkpoint(optimizer=optimizers[0]).save(self.prefix)
         tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
         self.assertEqual(float(optimizers[1]._loss_scale_manager.scale), 2.0)
+        with tf.Graph().as_default(), v1.Session() as session:
+            manager = Own(2.0)
+            mpls.contrib.LossScaleOptimizer(SGD, manager).minimize(tf.Variable(1.0) * 1.0)
+            session.run([v1.global_variables_initializer(), manager.scale.assign(8.0)])
+            saver = v1.train.Saver()
+            path = saver.save(session, self.prefix)
+            session.run(manager.scale.assign(1.0))
+            saver.restore(session, path)
+            self.assertEqual(session.run(manager.scale), 8.0)
 
     def test_a_manager_that_was_shared(self) -> None:
         first, second, *restored = (managed(v1.train.AdamOptimizer()) for _ in range(4))

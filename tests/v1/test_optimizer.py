@@ -198,3 +198,9 @@ class MembersTest(unittest.TestCase):
         self.assertEqual(set(names[:4]), {"beta1_power", "beta2_power", "v/Adam", "v/Adam_1"})
         counts = ["applied_steps", "skipped_steps", "consecutive_skips"]
         self.assertEqual(names[4:], ["current_loss_scale", "good_steps", *counts])
+
+    def test_a_skipped_step_makes_the_slots_of_further_variables_too(self) -> None:
+        optimizer, variables = Wrapper(momentum(), dynamic()), [tf.Variable(1.0), tf.Variable(2.0)]
+        for variable, factor in zip(variables, (1.0, float("inf")), strict=True):
+            optimizer.minimize(lambda variable=variable, factor=factor: variable * factor, var_list=[variable])
+        self.assertEqual([float(optimizer.get_slot(each, "momentum")) for each in variables], [1.0, 0.0])
