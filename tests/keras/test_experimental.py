@@ -92,6 +92,27 @@ class AcceptedTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "a keyword must be the name of an argument; got opt="):
             Experimental(optimizer=inner, opt=inner, loss_scale=4)
 
+    @parameterized.expand(
+        [
+            ("small", {"dynamic": False, "initial_scale": 0.5}),
+            ("skips", {"dynamic": False, "initial_scale": 4.0, "skip_nonfinite": True, "count_steps": True}),
+            ("dynamic", {"initial_scale": 8.0, "dynamic_growth_steps": 3, "hysteresis": 2, "min_scale": 2.0}),
+            ("options", {"initial_scale": 8.0, "count_steps": True, "enabled": False}),
+        ]
+    )
+    def test_configs_of_today_as_of_a_release_with_loss_scale_objects(self, name: str, settings: Any) -> None:
+        made = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(0.5), **settings)
+        with mpls.install(as_of="2.3"):
+            again = Experimental.from_config(made.get_config())
+            self.assertEqual((again.enabled, again.state_dict()), (made.enabled, made.state_dict()))
+            scales = made.dynamic and made.enabled
+            self.assertEqual(isinstance(again.loss_scale, mpls.experimental.FixedLossScale), not scales)
+            variable = tf.Variable(1.0)
+            again.minimize(lambda: variable * float("inf"), [variable])
+            self.assertEqual(bool(np.isfinite(variable.numpy())), scales or "skip_nonfinite" in settings)
+            with self.assertRaisesRegex(ValueError, "dynamic_growth_steps must be"):
+                Experimental.from_config({**made.get_config(), "dynamic": True, "dynamic_growth_steps": "few"})
+
     def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
         scale = mpls.v1.DynamicLossScale(8, 1)
         optimizer, _, _ = construct(tf_keras.optimizers.SGD(0.5), scale)
