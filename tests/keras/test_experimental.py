@@ -113,6 +113,28 @@ class AcceptedTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "dynamic_growth_steps must be"):
                 Experimental.from_config({**made.get_config(), "dynamic": True, "dynamic_growth_steps": "few"})
 
+    @parameterized.expand([(None,), ("2.3",)])
+    def test_options_stand_in_the_call_that_replaces_it(self, release: str | None) -> None:
+        class Callback:
+            def __call__(self, stuck: Any) -> None: ...
+
+        options: dict[str, Any] = {"count_steps": True, "max_consecutive_skips": np.int64(3), "enabled": True}
+        for given, shown in ((print, "print"), (Callback(), Callback.__qualname__)):
+            with mpls.install(as_of=release), self.assertWarns(mpls.errors.MplsDeprecationWarning) as caught:
+                optimizer = Experimental(tf_keras.optimizers.SGD(), "dynamic", on_give_up=given, **options)
+            text = f"(optimizer, count_steps=True, max_consecutive_skips=3, on_give_up={shown})"
+            self.assertIn(text, str(caught.warning))
+            self.assertEqual((int(optimizer.applied_steps), optimizer.max_consecutive_skips), (0, 3))
+        told = self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, rf"initial_scale={2.0**53!r}\)")
+        with mpls.install(as_of=release), told:
+            Experimental(tf_keras.optimizers.SGD(), 2.0**53)
+        with mpls.install(as_of=release), self.assertWarns(mpls.errors.MplsDeprecationWarning):
+            self.assertIs(Experimental(tf_keras.optimizers.SGD(), "dynamic", enabled=False).enabled, False)
+        for options in ({"enabled": 1}, {"track_overflows": 1}):
+            (name,) = options
+            with mpls.install(as_of=release), self.assertRaisesRegex(TypeError, f"LossScaleOptimizer: {name} must be"):
+                Experimental(tf_keras.optimizers.SGD(), "dynamic", **options)
+
     def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
         scale = mpls.v1.DynamicLossScale(8, 1)
         optimizer, _, _ = construct(tf_keras.optimizers.SGD(0.5), scale)
