@@ -19,7 +19,7 @@ from mpls.program.files import Folder
 from mpls.program.meaning import MOST_ALIASES, Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Objects, ScaleUse, uses_of_scales
 from mpls.program.programs import folders_of
-from mpls.program.scopes import Chain, Function, Region, Role, Statement, Survey, is_stored, types_asked
+from mpls.program.scopes import Chain, Function, Located, Region, Role, Statement, Survey, is_stored, types_asked
 from mpls.program.signs import LAST, LAST_WITH_LOSS_SCALE_OBJECTS, NOT_OF_THE_LAST
 from mpls.program.tables import is_public
 
@@ -226,19 +226,20 @@ class Afterwards(Meanings):
 
     Attributes:
         becomes: expressions that are replaced, each with the path that it becomes.
-        star: the module of mpls whose names are imported in place of all names of a removed module; "" if none is.
+        stars: imports of all names of a removed module, each with the module of mpls that replaces it, and its names.
     """
 
     def __init__(self, survey: Survey, neighbours: Neighbours, others: Files, aliases: dict[ast.alias, str]) -> None:
         super().__init__(survey, neighbours, others)
         self.becomes: dict[ast.expr, str] = {}
-        self.star = ""
+        self.stars: dict[ast.stmt, tuple[str, list[str]]] = {}
         self._aliases = aliases
         self._files = others
 
     def forget(self) -> None:
         """Forget what was found out, since decisions have changed."""
         self._known.clear()
+        self._starred.clear()
 
     def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
         """Return what an expression in a scope stands for, before it is replaced itself."""
@@ -252,12 +253,13 @@ class Afterwards(Meanings):
         """Return what an imported name stands for."""
         return _one(self._aliases[alias]) if alias in self._aliases else super().alias(alias, depth)
 
-    def _of_star(self, name: str, depth: int) -> Meaning:
-        return _one(f"{self.star}.{name}") if self.star else super()._of_star(name, depth)
+    def _in_star(self, star: Located, name: str, depth: int) -> Meaning:
+        home, names = self.stars.get(star.node, ("", ()))
+        return _one(f"{home}.{name}") if name in names else super()._in_star(star, name, depth)
 
     def _within(self, path: str, attribute: str, depth: int) -> Meaning:
         other = self._files.analysis(path[1:]) if path.startswith("@") and depth < MOST_ALIASES else None
-        if other is not None and attribute in other.survey.module.names:
+        if other is not None and (attribute in other.survey.module.names or other.survey.stars):
             return other.afterwards.name(attribute, other.survey.module, depth + 1)
         return super()._within(path, attribute, depth)
 

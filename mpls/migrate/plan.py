@@ -46,8 +46,9 @@ class _Plan:
         for chain, start in self._analysis.chains:
             self._look_at(chain, start)
         self._analysis.kept = kept_in(self._analysis)
-        if len(self._analysis.survey.stars) == 1:
-            self._analysis.afterwards.star, _ = self._analysis.names_of_star(self._analysis.survey.stars[0])
+        self._analysis.afterwards.stars = {
+            each: self._analysis.names_of_star(each) for each in self._analysis.survey.stars
+        }
         for place, (use, is_whole) in enumerate(self._found):
             decision = self._decision(use) if is_whole else None
             self._analysis.uses[place] = use, decision

@@ -21,6 +21,7 @@ from mpls.migrate.analysis import (
 from mpls.migrate.kept_objects import METHODS, RULE_NAME, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
+from mpls.migrate.tree_facts import facts_of
 from mpls.migrate.wrapper_calls import (
     EXPERIMENTAL,
     PUBLIC,
@@ -57,7 +58,9 @@ _MAKES_SOME = f", which only wrappers that this file makes are of; {_OF_OTHERS}"
 def _class_values(analysis: Analysis) -> Found:
     uses = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
     makes = any(use.role in (Role.CALL, Role.BASE) for use in uses)
-    if analysis.kept is not None or (makes and len(analysis.facts.makers) < 2):
+    # One that makes wrappers by another name, from another file, does not count as one that makes them.
+    least = 1 + bool(facts_of(analysis.text.utf8).makers) if makes else 0
+    if analysis.kept is not None or len(analysis.facts.makers) < least:
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
@@ -71,6 +74,21 @@ def _class_values(analysis: Analysis) -> Found:
             yield Finding(node, f"{what}{_MAKES_SOME if makes else _MAKES_NONE}")
 
 
+def _uncertain_calls(analysis: Analysis) -> Found:
+    """Yield calls of what may be the wrapper or something else, which lack the arguments for the release."""
+    arguments = [] if analysis.kept is not None else arguments_of_release(analysis)
+    for use, decision in analysis.uses if arguments else ():
+        if decision is None and use.call is not None and all(map(is_experimental, use.rows)):
+            name = use.chain.names[0]
+            what = f"{name} may be something else here too: for a wrapper as in TF {analysis.settings.as_of}"
+            yield Finding(use.node, f"this call is left, as {what}, write {', '.join(arguments)} in it")
+
+
+def _of_experimental_wrappers(analysis: Analysis) -> Found:
+    yield from _class_values(analysis)
+    yield from _uncertain_calls(analysis)
+
+
 EXPERIMENTAL_WRAPPER = Rule(
     "experimental-wrapper",
     """The experimental wrapper becomes the public one of mpls, with the same loss scale.
@@ -79,11 +97,12 @@ EXPERIMENTAL_WRAPPER = Rule(
 the call becomes one of `mpls.keras.LossScaleOptimizer`. Else it becomes one of `mpls.experimental.LossScaleOptimizer`,
 which takes the loss scale as it is; so do base classes. `isinstance` and annotations get the public class, from which
 the experimental one derives. If the class itself is a value, all wrappers of the file are made by
-`mpls.experimental.LossScaleOptimizer`. If the file makes none, or other files make some too, this is reported.
+`mpls.experimental.LossScaleOptimizer`. If the file makes none, or other files make some too, this is reported. So
+are calls of what may be something else, if they lack what makes a wrapper behave as of `--as-of`.
 """,
     owns=is_experimental,
     replace=replace_wrapper,
-    look=_class_values,
+    look=_of_experimental_wrappers,
 )
 
 _POLICY_HOMES = ("mpls.experimental.policy:", "mpls.experimental.loss_scales:")
@@ -173,10 +192,12 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
 
 
 def _uses_frameworks(analysis: Analysis) -> bool:
-    """Return whether a file, or another one that is migrated with it and has wrappers, imports TensorFlow or Keras."""
-    return analysis.facts.has_wrappers or any(
-        not path.startswith("@") for paths in analysis.imported.values() for path in paths
-    )
+    """Return whether a file, or another one that is migrated with it and has wrappers, imports TensorFlow or Keras.
+
+    One that uses historical names may have imported them from a module of the program's own.
+    """
+    is_imported = any(not path.startswith("@") for paths in analysis.imported.values() for path in paths)
+    return analysis.facts.has_wrappers or is_imported or bool(analysis.uses)
 
 
 LOSS_SCALE_CALLS = Rule(

@@ -14,6 +14,8 @@ API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|v
 _RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
 _ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
 _FRAMEWORK = re.compile(rb"\bimport\b.*\bkeras\b|\bfrom\s+tensorflow|\bimport\s+tensorflow")
+# What a module of the program's own imports may be imported from it.
+_PASSED_ON = re.compile(rb"\bimport\s*\*.*^.*\b(?:tf|keras|tensorflow)\.", re.DOTALL | re.MULTILINE)
 # They begin with plain characters: each file is searched.
 _OWN_METHOD = re.compile(rb"def(?<=[ \t]def)[ \t]+loss_scale\b")
 _OWN_ATTRIBUTE = re.compile(rb"\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()")
@@ -64,9 +66,9 @@ def facts_of(content: bytes) -> Facts:
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
-    has_wrappers, makes = (each.search(content) is not None for each in (_FRAMEWORK, _MAKES))
+    imports, passes_on, makes = (each.search(content) is not None for each in (_FRAMEWORK, _PASSED_ON, _MAKES))
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, has_own, has_wrappers, makers, reads_compiled, compiles, names_scaling)
+    return Facts(passed_on, has_own, imports or passes_on, makers, reads_compiled, compiles, names_scaling)
 
 
 def together(facts: Iterable[Facts]) -> Facts:

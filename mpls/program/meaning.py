@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from mpls.names import Name, named
 from mpls.program.files import absolute, current_folder
-from mpls.program.scopes import Binding, Region, Survey, plain_chain
+from mpls.program.scopes import Binding, Located, Region, Survey, plain_chain
 
 # The packages, and the roots of their paths.
 ROOTS = {"tensorflow": "tf", "tensorflow_core": "tf", "keras": "keras", "tf_keras": "tf_keras"}
@@ -109,6 +109,7 @@ class Meanings:
         self._modules = modules
         self._others = others
         self._known: dict[tuple[int, str], Meaning] = {}
+        self._starred: dict[str, Meaning] = {}
         self._known_modules: dict[tuple[str, int], Meaning] = {}
         self._of_names: dict[tuple[Meaning, tuple[str, ...]], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
@@ -152,7 +153,7 @@ class Meanings:
         """Return what a name in a scope stands for."""
         holder = region.holder(name)
         if holder is None:
-            return self._of_star(name, depth) if self.survey.stars else NOTHING
+            return self._of_stars(name, depth) if self.survey.stars else NOTHING
         key = (id(holder), name)
         if key not in self._known:
             # Set first, because names may be bound to each other in a circle.
@@ -163,11 +164,28 @@ class Meanings:
     def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
         return union([self._bound(each, depth) for each in bindings])
 
-    def _of_star(self, name: str, _depth: int) -> Meaning:
-        """Return what a name stands for that nothing binds but the only import of all names of a module."""
-        paths = self.module_of(self.survey.stars[0]) if len(self.survey.stars) == 1 else frozenset()
-        found = [named(f"{path}.{name}") for path in paths if not name.startswith("_")]
-        return Meaning(frozenset(row.path for row in found if row is not None), True) if any(found) else NOTHING
+    def _of_stars(self, name: str, depth: int) -> Meaning:
+        """Return what a name stands for that nothing binds but imports of all names of modules."""
+        if depth > MOST_ALIASES:
+            return NOTHING
+        if name not in self._starred:
+            # Set first, because modules may import all names of each other.
+            self._starred[name] = NOTHING
+            found = [self._in_star(each, name, depth) for each in self.survey.imports if each.node in self.survey.stars]
+            # A module that is not known may have the name too.
+            is_known = all(map(self.module_of, self.survey.stars))
+            meaning = union([each for each in found if each.paths])
+            self._starred[name] = meaning if is_known else meaning._replace(is_whole=False)
+        return self._starred[name]
+
+    def _in_star(self, star: Located, name: str, depth: int) -> Meaning:
+        """Return what a name stands for in a module whose names are all imported; NOTHING if it has no such name."""
+        path = next(iter(self.module_of(star.node)), "")
+        if path.startswith(_OWN):
+            return self._within(path, name, depth)
+        # Of other packages, only the historical names are known.
+        row = None if name.startswith("_") else named(f"{path}.{name}")
+        return NOTHING if row is None else Meaning(frozenset((row.path,)), True)
 
     def member(self, base: Meaning, attribute: str, depth: int = 0) -> Meaning:
         """Return what an attribute of something stands for."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from mpls.names import named
 from mpls.optimizer_members import WEIGHTS
 from mpls.program.meaning import (
     MOST_ALIASES,
@@ -25,7 +24,17 @@ from mpls.program.meaning import (
     on_branch,
     union,
 )
-from mpls.program.scopes import Binding, Choice, Region, Statement, Survey, attribute_of, loaded_module, plain_chain
+from mpls.program.scopes import (
+    Binding,
+    Choice,
+    Located,
+    Region,
+    Statement,
+    Survey,
+    attribute_of,
+    loaded_module,
+    plain_chain,
+)
 from mpls.program.tables import MEMBERS, Kind, kind_of
 
 # Attributes that hold a version, and functions that probe whether something exists.
@@ -155,7 +164,6 @@ class Releases(Meanings):
         # The conditions that constants make false, as far as they were asked for.
         self.switches: set[str] = set()
         self._blocks: dict[int, tuple[State, list[_Exit]]] = {}
-        self._starred: dict[str, Meaning] = {}
         self._answers: dict[tuple[int, str], bool] = {}
         self._tests: dict[ast.expr, bool] = {}
 
@@ -250,26 +258,9 @@ class Releases(Meanings):
             return Meaning(frozenset(paths), True, tuple((path, Branch.EVERY) for path in paths))
         return union(found)
 
-    def _of_star(self, name: str, _depth: int) -> Meaning:
-        if not self.survey.stars or _depth > MOST_ALIASES:
-            return NOTHING
-        if name not in self._starred:
-            # Set first, because modules may import all names of each other.
-            self._starred[name] = NOTHING
-            self._starred[name] = next((each for each in self._in_stars(name, _depth) if each.paths), NOTHING)
-        return self._starred[name]
-
-    def _in_stars(self, name: str, depth: int) -> Iterator[Meaning]:
-        for node, statement, region in self.survey.imports:
-            if region is self.survey.module and isinstance(node, ast.ImportFrom) and node in self.survey.stars:
-                for path in self.module_of(node):
-                    if path.startswith("@"):
-                        found = self._others.exported(path[1:], name, depth + 1)
-                    else:
-                        # The only known exports of other packages are the historical names.
-                        is_known = named(f"{path}.{name}") is not None
-                        found = Meaning(frozenset((f"{path}.{name}",)), True) if is_known else NOTHING
-                    yield on_branch(found, self.state(statement).branch)
+    def _in_star(self, star: Located, name: str, depth: int) -> Meaning:
+        """Return the same, on the branch of a test for the release that the import is on."""
+        return on_branch(super()._in_star(star, name, depth), self.state(star.statement).branch)
 
     # Code.
 

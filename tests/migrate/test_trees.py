@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,58 @@ def test_what_is_inserted_goes_after_imports_of_frameworks(tmp_path: pathlib.Pat
     changed = migrated_tree(tmp_path, files, "--as-of", "2.3").changed
     inserted = 'import mpls.experimental\nmpls.install(as_of="2.3")\n'
     assert changed == {"train.py": train.format(own, inserted, "mpls.experimental")}
+
+
+AMP = f"import tensorflow as tf\nLSO = {OLD}\ndef wrap(opt):\n    return LSO(opt, 'dynamic')\n"
+BY_STAR = "opt = LSO(inner, 'dynamic')\nprint(isinstance(wrap(inner), LSO), opt.loss_scale())\n"
+
+
+STARS = [("amp", ""), ("pkg", ""), ("a", "from amp import *\nfrom tensorflow.keras import *\n")]
+
+
+@pytest.mark.parametrize(("module", "others"), STARS)
+def test_what_a_star_of_a_module_imports(tmp_path: pathlib.Path, module: str, others: str) -> None:
+    files = {
+        "a.py": "from main import *\n",
+        "amp.py": AMP,
+        "pkg/__init__.py": "from .amp import *\n",
+        "pkg/amp.py": AMP,
+    }
+    files["main.py"] = f"from {module} import *\n{others}{BY_STAR}"
+    changed, left = migrated_tree(tmp_path, files, "--as-of", "2.2")
+    assert changed["main.py"] == (
+        f"from {module} import *\nimport mpls.keras\n{others}"
+        "opt = mpls.keras.LossScaleOptimizer(inner, dynamic=True, skip_counts_step=False)\n"
+        "print(isinstance(wrap(inner), mpls.keras.LossScaleOptimizer), opt.loss_scale)\n"
+    )
+    assert (changed.keys(), left) == ({"main.py", "amp.py", "pkg/amp.py"}, [])
+
+
+@pytest.mark.parametrize("options", [(), ("--as-of", "2.2")])
+def test_what_may_be_of_a_star_that_is_not_known_stays_and_is_reported(tmp_path: pathlib.Path, options: Any) -> None:
+    files = {"amp.py": AMP, "main.py": f"from numpy import *\nfrom amp import *\n{BY_STAR}"}
+    changed, left = migrated_tree(tmp_path, files, *options)
+    # Its call lacks the argument for the release, and `isinstance` asks for another class than that of `wrap`.
+    found = [("main.py", "experimental-wrapper")] * (1 + bool(options))
+    assert (changed.keys(), left) == ({"amp.py"}, [*found, ("main.py", "loss-scale-calls")])
+
+
+def test_frameworks_that_a_star_imports(tmp_path: pathlib.Path) -> None:
+    module = "tensorflow.keras.mixed_precision.experimental"
+    files = {
+        "imports.py": "import tensorflow as tf\nfrom tensorflow.keras.mixed_precision import experimental as mp\n",
+        "train.py": "from imports import *\nopt = mp.LossScaleOptimizer(inner, 8)\nopt.loss_scale()\n",
+        "log.py": "def log(opt):\n    print(opt.loss_scale())\n",
+        "names.py": f"from {module} import *\n",
+        "other.py": "from names import *\nset_policy('float32')\nopt = LossScaleOptimizer(tf.v(), 8)\n",
+    }
+    changed, left = migrated_tree(tmp_path, files)
+    made = "opt = mpls.keras.LossScaleOptimizer({}, dynamic=False, initial_scale=8)\n"
+    assert changed["train.py"] == f"from imports import *\nimport mpls.keras\n{made.format('inner')}opt.loss_scale\n"
+    assert changed["other.py"] == (
+        f"from names import *\nimport mpls.keras\nset_policy('float32')\n{made.format('tf.v()')}"
+    )
+    assert left == [("log.py", "loss-scale-calls")]
 
 
 @pytest.mark.parametrize("value", ["KINDS = (LSO,)", "def f(opt, kind=LSO): pass", "class C:\n    kind = LSO"])
