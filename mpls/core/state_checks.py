@@ -238,7 +238,9 @@ def refuse_other_family(node: SavedObject, family: Family) -> None:
     )
 
 
-WITHOUT_SCALE = "holds no loss scale, as it was saved without one or with a fixed one: the rest is restored, and the loss scale"
+WITHOUT_SCALE = (
+    "holds no loss scale, as it was saved without one or with a fixed one: the rest is restored, and the loss scale"
+)
 
 
 def warn_of_unrestored_scale(subject: str, problem: str) -> None:
