@@ -166,8 +166,6 @@ class Meanings:
 
     def _of_stars(self, name: str, depth: int) -> Meaning:
         """Return what a name stands for that nothing binds but imports of all names of modules."""
-        if depth > MOST_ALIASES:
-            return NOTHING
         if name not in self._starred:
             # Set first, because modules may import all names of each other.
             self._starred[name] = NOTHING
