@@ -20,6 +20,7 @@ import mpls.contrib
 import mpls.v1
 from mpls.errors import MplsError, MplsWarning
 from mpls.inspect import inspect
+from mpls.monitor.scale_readings import Readings
 
 from . import traces
 
@@ -93,6 +94,7 @@ class ManagerTest(unittest.TestCase):
             ("nan", NAN, ValueError),
             ("inf", INF, ValueError),
             ("without_reciprocal", 2.0**127, ValueError),
+            ("no_float", 10**400, OverflowError),
             ("none", None, TypeError),
             ("string", "128", TypeError),
         ]
@@ -163,6 +165,11 @@ class BoundsTest(unittest.TestCase):
             made().load_state_dict(state)
         with self.assertRaisesRegex(ValueError, "must have the keys"):
             made().load_state_dict({**state, "unheard": 1})
+        readings = Readings(mpls.contrib.LossScaleOptimizer(SGD, manager), "", "")
+        manager.load_state_dict(state)
+        times_set = readings.times_set
+        manager.load_state_dict(state)
+        self.assertNotEqual(readings.times_set, times_set)
         own = made().state_dict()
         for changes, message in (
             ({"dynamic": False}, "dynamic must be True"),
