@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
@@ -204,3 +205,25 @@ class MembersTest(unittest.TestCase):
         for variable, factor in zip(variables, (1.0, float("inf")), strict=True):
             optimizer.minimize(lambda variable=variable, factor=factor: variable * factor, var_list=[variable])
         self.assertEqual([float(optimizer.get_slot(each, "momentum")) for each in variables], [1.0, 0.0])
+
+    def test_a_skipped_step_makes_the_slots_of_an_optimizer_inside_the_wrapped_one(self) -> None:
+        class Outer(v1.train.Optimizer):  # type: ignore[misc]
+            def __init__(self, inner: Any) -> None:
+                super().__init__(False, "Outer")
+                self._optimizer = inner
+
+            def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+                return self._optimizer.apply_gradients(*args, **kwargs)
+
+        inner, variable = momentum(), tf.Variable(1.0)
+        Wrapper(Outer(inner), dynamic()).minimize(lambda: variable * float("inf"), var_list=[variable])
+        self.assertEqual(float(inner.get_slot(variable, "momentum")), 0.0)
+
+    def test_what_it_does_not_wrap(self) -> None:
+        for opt in (None, tf_keras.optimizers.SGD(), v1.train.AdamOptimizer):
+            with self.assertRaisesRegex(ValueError, r"^MixedPrecisionLossScaleOptimizer: opt must be a tf\.compat\.v1"):
+                Wrapper(opt, dynamic())
+
+    def test_an_option_of_a_wrong_type(self) -> None:
+        with self.assertRaisesRegex(TypeError, "^MixedPrecisionLossScaleOptimizer: count_steps must be"):
+            Wrapper(momentum(), dynamic(), count_steps="yes")
