@@ -8,6 +8,7 @@ import unittest
 import warnings
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -134,6 +135,51 @@ class AcceptedTest(unittest.TestCase):
             (name,) = options
             with mpls.install(as_of=release), self.assertRaisesRegex(TypeError, f"LossScaleOptimizer: {name} must be"):
                 Experimental(tf_keras.optimizers.SGD(), "dynamic", **options)
+
+    @parameterized.expand([(None,), ("2.3",)])
+    def test_what_it_refuses(self, release: str | None) -> None:
+        fixed = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), dynamic=False, initial_scale=8)
+        inner, subject = tf_keras.optimizers.SGD(), r"^mpls\.experimental\.LossScaleOptimizer: loss_scale must"
+        with mpls.install(as_of=release):
+            for given in ("other", object(), tf.compat.v1.mixed_precision.LossScale):
+                with self.assertRaisesRegex((ValueError, TypeError), subject):
+                    Experimental(inner, given)
+            with self.assertRaisesRegex(ValueError, "LossScaleOptimizer: max_consecutive_skips must be left out"):
+                Experimental(inner, 8, max_consecutive_skips=2)
+            had_no_effect = r"^LossScaleOptimizer\.from_config: max_consecutive_skips had no effect"
+            with self.assertWarnsRegex(mpls.errors.MplsWarning, had_no_effect):
+                Experimental.from_config({**fixed.get_config(), "max_consecutive_skips": 2})
+
+    def test_a_config_that_no_wrapper_of_today_takes(self) -> None:
+        inner = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()["inner_optimizer"]
+        scale = {"class_name": "DynamicLossScale", "config": {"multiplier": 4}}
+        with self.assertRaisesRegex(ValueError, r"^LossScaleOptimizer\.from_config: loss_scale must"):
+            Experimental.from_config({"optimizer": inner, "loss_scale": scale})
+
+    @parameterized.expand([(None,), ("2.3",)])
+    def test_what_may_be_given_to_a_fixed_scale_too(self, release: str | None) -> None:
+        for given in (8, "dynamic"):
+            with mpls.install(as_of=release), self.assertWarns(mpls.errors.MplsDeprecationWarning):
+                optimizer = Experimental(tf_keras.optimizers.SGD(), given, skip_counts_step=False)
+            variable = tf.Variable(1.0)
+            optimizer.minimize(lambda variable=variable: variable * float("inf"), [variable])
+            self.assertEqual(int(optimizer.iterations), 1 if given == 8 else 0)
+        with mpls.install(as_of=release), self.assertWarns(mpls.errors.MplsDeprecationWarning):
+            self.assertIs(Experimental(tf_keras.optimizers.SGD(), "dynamic", enabled="auto").enabled, False)
+
+    def test_configs_of_keras_3_as_of_a_release_with_loss_scale_objects(self) -> None:
+        class Mine(Experimental):  # type: ignore[misc]
+            def __init__(self, optimizer: Any, loss_scale: Any) -> None:
+                super().__init__(optimizer, loss_scale)
+
+        made = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(), initial_scale=8, name="own")
+        config = {key: value for key, value in made.get_config().items() if key != "dynamic"}
+        with mpls.install(as_of="2.3"):
+            for again in (Experimental.from_config(config), Mine.from_config(config)):
+                self.assertEqual((again.name, float(again.loss_scale())), ("own", 8.0))
+                self.assertIsInstance(again.loss_scale, mpls.experimental.DynamicLossScale)
+            bare = Experimental.from_config({"inner_optimizer": config["inner_optimizer"], "name": "own"})
+            self.assertEqual((bare.name, float(bare.loss_scale())), ("own", 2.0**15))
 
     def test_settings_are_copied_and_the_object_is_not_used(self) -> None:
         scale = mpls.v1.DynamicLossScale(8, 1)
