@@ -126,9 +126,10 @@ class AcceptedTest(unittest.TestCase):
             text = f"(optimizer, count_steps=True, max_consecutive_skips=3, on_give_up={shown})"
             self.assertIn(text, str(caught.warning))
             self.assertEqual((int(optimizer.applied_steps), optimizer.max_consecutive_skips), (0, 3))
-        told = self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, rf"initial_scale={2.0**53!r}\)")
-        with mpls.install(as_of=release), told:
-            Experimental(tf_keras.optimizers.SGD(), 2.0**53)
+        for given, shown in ((2.0**53, "9007199254740992.0"), (128.0, "128"), (1.5, "1.5")):
+            told = self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, rf"initial_scale={shown}\)")
+            with mpls.install(as_of=release), told:
+                Experimental(tf_keras.optimizers.SGD(), given)
         with mpls.install(as_of=release), self.assertWarns(mpls.errors.MplsDeprecationWarning):
             self.assertIs(Experimental(tf_keras.optimizers.SGD(), "dynamic", enabled=False).enabled, False)
         for options in ({"enabled": 1}, {"track_overflows": 1}):
@@ -178,6 +179,14 @@ class AcceptedTest(unittest.TestCase):
             for again in (Experimental.from_config(config), Mine.from_config(config)):
                 self.assertEqual((again.name, float(again.loss_scale())), ("own", 8.0))
                 self.assertIsInstance(again.loss_scale, mpls.experimental.DynamicLossScale)
+            fixed = mpls.keras.LossScaleOptimizer(
+                keras.optimizers.SGD(), dynamic=False, initial_scale=4, skip_nonfinite=True
+            )
+            skips = Mine.from_config({**fixed.get_config(), "initial_scale": 0.5})
+            self.assertEqual((float(skips.loss_scale()), skips.skip_nonfinite), (0.5, True))
+            unlike = mpls.experimental.DynamicLossScale(8, multiplier=4)
+            with self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, "takes no loss scale of this kind; mpls.v1"):
+                Mine(keras.optimizers.SGD(), unlike)
             bare = Experimental.from_config({"inner_optimizer": config["inner_optimizer"], "name": "own"})
             self.assertEqual((bare.name, float(bare.loss_scale())), ("own", 2.0**15))
 
