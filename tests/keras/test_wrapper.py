@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import unittest
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -141,3 +143,26 @@ class RefusalTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "not scale the loss itself"):
             Ours(native)
         self.assertEqual(float(optimizer.loss_scale), 8.0)
+
+    @parameterized.expand([*FAMILIES, ("keras3", keras.optimizers)])
+    def test_gradients_that_are_missing(self, name: str, optimizers: Any) -> None:
+        optimizer, variables = (
+            Ours(optimizers.SGD(0.5)),
+            [tf.Variable(1.0, name="with"), tf.Variable(1.0, name="lacks")],
+        )
+        optimizer.build(variables) if name != "legacy" else None
+        optimizer.get_scaled_loss(tf.constant(1.0))
+        grads = [*optimizer.get_unscaled_gradients([tf.constant(float(optimizer.loss_scale))]), None]
+        # Keras 3 tells of them itself.
+        logs = self.assertLogs("tensorflow", "WARNING") if name != "keras3" else contextlib.nullcontext()
+        with logs as told, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            optimizer.apply_gradients(zip(grads, variables, strict=True))
+        if told is not None:
+            message = "LossScaleOptimizer: there are no gradients for the variables ['lacks:0']."
+            self.assertEqual([each.getMessage() for each in told.records], [message])
+            with self.assertNoLogs("tensorflow", "WARNING"):
+                optimizer.minimize(lambda: variables[0] * 1.0, variables[:1])
+        self.assertEqual([float(each) for each in variables][1], 1.0)
+        with self.assertRaisesRegex(ValueError, "^LossScaleOptimizer: .* at least one gradient that is not None"):
+            optimizer.apply_gradients([(None, each) for each in variables])
