@@ -146,11 +146,9 @@ class RefusalTest(unittest.TestCase):
 
     @parameterized.expand([*FAMILIES, ("keras3", keras.optimizers)])
     def test_gradients_that_are_missing(self, name: str, optimizers: Any) -> None:
-        optimizer, variables = (
-            Ours(optimizers.SGD(0.5)),
-            [tf.Variable(1.0, name="with"), tf.Variable(1.0, name="lacks")],
-        )
-        optimizer.build(variables) if name != "legacy" else None
+        optimizer, variables = Ours(optimizers.SGD(0.5)), [tf.Variable(1.0, name=each) for each in ("has", "lacks")]
+        if name != "legacy":
+            optimizer.build(variables)
         optimizer.get_scaled_loss(tf.constant(1.0))
         grads = [*optimizer.get_unscaled_gradients([tf.constant(float(optimizer.loss_scale))]), None]
         # Keras 3 tells of them itself.
@@ -163,6 +161,6 @@ class RefusalTest(unittest.TestCase):
             self.assertEqual([each.getMessage() for each in told.records], [message])
             with self.assertNoLogs("tensorflow", "WARNING"):
                 optimizer.minimize(lambda: variables[0] * 1.0, variables[:1])
-        self.assertEqual([float(each) for each in variables][1], 1.0)
+        self.assertEqual(float(variables[1]), 1.0)
         with self.assertRaisesRegex(ValueError, "^LossScaleOptimizer: .* at least one gradient that is not None"):
             optimizer.apply_gradients([(None, each) for each in variables])
