@@ -16,7 +16,7 @@ from mpls.migrate.tree_facts import Facts
 from mpls.names import SCALE_CLASSES, Name, named, namespaces
 from mpls.program.choices import last_pinned
 from mpls.program.files import Folder
-from mpls.program.meaning import MOST_ALIASES, Meaning, Meanings, Neighbours, Others
+from mpls.program.meaning import NOTHING, Meaning, Meanings, Neighbours, Others
 from mpls.program.objects import Objects, ScaleUse, uses_of_scales
 from mpls.program.programs import folders_of
 from mpls.program.scopes import Chain, Function, Located, Region, Role, Statement, Survey, is_stored, types_asked
@@ -226,7 +226,7 @@ class Afterwards(Meanings):
 
     Attributes:
         becomes: expressions that are replaced, each with the path that it becomes.
-        stars: imports of all names of a removed module, each with the module of mpls that replaces it, and its names.
+        stars: imports of all names of a module, each as in `Analysis.names_of_star`.
     """
 
     def __init__(self, survey: Survey, neighbours: Neighbours, others: Files, aliases: dict[ast.alias, str]) -> None:
@@ -239,7 +239,6 @@ class Afterwards(Meanings):
     def forget(self) -> None:
         """Forget what was found out, since decisions have changed."""
         self._known.clear()
-        self._starred.clear()
 
     def of(self, node: ast.expr, region: Region, depth: int = 0) -> Meaning:
         """Return what an expression in a scope stands for, before it is replaced itself."""
@@ -257,11 +256,10 @@ class Afterwards(Meanings):
         home, names = self.stars.get(star.node, ("", ()))
         return _one(f"{home}.{name}") if name in names else super()._in_star(star, name, depth)
 
-    def _within(self, path: str, attribute: str, depth: int) -> Meaning:
-        other = self._files.analysis(path[1:]) if path.startswith("@") and depth < MOST_ALIASES else None
-        if other is not None and (attribute in other.survey.module.names or other.survey.stars):
-            return other.afterwards.name(attribute, other.survey.module, depth + 1)
-        return super()._within(path, attribute, depth)
+    def _exported(self, file: str, name: str, depth: int) -> Meaning:
+        """Return what a name at the top of another file stands for, once that is replaced too."""
+        other = self._files.analysis(file)
+        return NOTHING if other is None else other.afterwards.name(name, other.survey.module, depth)
 
 
 def _one(path: str) -> Meaning:

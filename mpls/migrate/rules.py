@@ -58,9 +58,8 @@ _MAKES_SOME = f", which only wrappers that this file makes are of; {_OF_OTHERS}"
 def _class_values(analysis: Analysis) -> Found:
     uses = [use for use, _ in analysis.uses if any(map(is_experimental, use.rows))]
     makes = any(use.role in (Role.CALL, Role.BASE) for use in uses)
-    # One that makes wrappers by another name, from another file, does not count as one that makes them.
-    least = 1 + bool(facts_of(analysis.text.utf8).makers) if makes else 0
-    if analysis.kept is not None or len(analysis.facts.makers) < least:
+    # This file is among the makers, unless it makes wrappers by a name of another file's.
+    if analysis.kept is not None or (makes and len(analysis.facts.makers) <= len(facts_of(analysis.text.utf8).makers)):
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
@@ -333,7 +332,7 @@ CONTRIB = Rule(
 
 def _stars(analysis: Analysis) -> Found:
     for node in analysis.survey.stars:
-        home, names = analysis.names_of_star(node)
+        home, names = analysis.afterwards.stars[node]
         if names:
             yield Edit(*analysis.text.span(node), f"from {home} import {', '.join(names)}")
             yield Finding(node, f"imports the names of {home} one by one", Outcome.CHANGED)

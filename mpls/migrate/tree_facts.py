@@ -14,8 +14,9 @@ API_WORDS = rb"mixed_precision|LossScale|loss_scale|Policy|_policy|__version__|v
 _RENAMED = re.compile(rb"LossScaleOptimizer\s+as\s+(\w+)")
 _ASSIGNED = re.compile(rb"(\w+)\s*=\s*[\w.]*LossScaleOptimizer\s*$")
 _FRAMEWORK = re.compile(rb"\bimport\b.*\bkeras\b|\bfrom\s+tensorflow|\bimport\s+tensorflow")
-# What a module of the program's own imports may be imported from it.
-_PASSED_ON = re.compile(rb"\bimport\s*\*.*^.*\b(?:tf|keras|tensorflow)\.", re.DOTALL | re.MULTILINE)
+# A module of the program's own may pass on what it imports.
+_STAR = re.compile(rb"\bimport\s*\*")
+_OF_FRAMEWORK = re.compile(rb"\b(?:tf|keras|tensorflow)\.")
 # They begin with plain characters: each file is searched.
 _OWN_METHOD = re.compile(rb"def(?<=[ \t]def)[ \t]+loss_scale\b")
 _OWN_ATTRIBUTE = re.compile(rb"\.loss_scale\s*=\s*(?:lambda|[\w.]*LossScale\()")
@@ -66,9 +67,11 @@ def facts_of(content: bytes) -> Facts:
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
-    imports, passes_on, makes = (each.search(content) is not None for each in (_FRAMEWORK, _PASSED_ON, _MAKES))
+    imports, stars, uses, makes = (
+        each.search(content) is not None for each in (_FRAMEWORK, _STAR, _OF_FRAMEWORK, _MAKES)
+    )
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, has_own, imports or passes_on, makers, reads_compiled, compiles, names_scaling)
+    return Facts(passed_on, has_own, imports or (stars and uses), makers, reads_compiled, compiles, names_scaling)
 
 
 def together(facts: Iterable[Facts]) -> Facts:

@@ -109,7 +109,6 @@ class Meanings:
         self._modules = modules
         self._others = others
         self._known: dict[tuple[int, str], Meaning] = {}
-        self._starred: dict[str, Meaning] = {}
         self._known_modules: dict[tuple[str, int], Meaning] = {}
         self._of_names: dict[tuple[Meaning, tuple[str, ...]], Meaning] = {}
         # The import statement of each alias, which alone has the name of the module.
@@ -152,13 +151,16 @@ class Meanings:
     def name(self, name: str, region: Region, depth: int = 0) -> Meaning:
         """Return what a name in a scope stands for."""
         holder = region.holder(name)
-        if holder is None:
-            return self._of_stars(name, depth) if self.survey.stars else NOTHING
+        if holder is None and not self.survey.stars:
+            return NOTHING
         key = (id(holder), name)
         if key not in self._known:
-            # Set first, because names may be bound to each other in a circle.
+            # Set first: names may be bound to each other in a circle, and modules import all names of each other.
             self._known[key] = NOTHING
-            self._known[key] = self._of_bindings(holder.names.get(name, []), depth)
+            if holder is None:
+                self._known[key] = self._of_stars(name, depth)
+            else:
+                self._known[key] = self._of_bindings(holder.names.get(name, []), depth)
         return self._known[key]
 
     def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
@@ -166,15 +168,10 @@ class Meanings:
 
     def _of_stars(self, name: str, depth: int) -> Meaning:
         """Return what a name stands for that nothing binds but imports of all names of modules."""
-        if name not in self._starred:
-            # Set first, because modules may import all names of each other.
-            self._starred[name] = NOTHING
-            found = [self._in_star(each, name, depth) for each in self.survey.imports if each.node in self.survey.stars]
-            # A module that is not known may have the name too.
-            is_known = all(map(self.module_of, self.survey.stars))
-            meaning = union([each for each in found if each.paths])
-            self._starred[name] = meaning if is_known else meaning._replace(is_whole=False)
-        return self._starred[name]
+        found = [self._in_star(each, name, depth) for each in self.survey.imports if each.node in self.survey.stars]
+        meaning = union([each for each in found if each.paths])
+        # A module that is not known may have the name too.
+        return meaning if all(map(self.module_of, self.survey.stars)) else meaning._replace(is_whole=False)
 
     def _in_star(self, star: Located, name: str, depth: int) -> Meaning:
         """Return what a name stands for in a module whose names are all imported; NOTHING if it has no such name."""
@@ -213,11 +210,15 @@ class Meanings:
         if not path.startswith(_OWN):
             return Meaning(frozenset((_canonical(f"{path}.{attribute}"),)), True)
         file = path[1:]
-        meaning = self._others.exported(file, attribute, depth + 1) if depth < MOST_ALIASES else NOTHING
+        meaning = self._exported(file, attribute, depth + 1) if depth < MOST_ALIASES else NOTHING
         if meaning == NOTHING and file.endswith("__init__.py"):
             inner = self._others.submodule(file, attribute)
             return Meaning(frozenset((f"{_OWN}{inner}",)), True) if inner else NOTHING
         return meaning
+
+    def _exported(self, file: str, name: str, depth: int) -> Meaning:
+        """Return what a name at the top of another file stands for; NOTHING if it is unknown."""
+        return self._others.exported(file, name, depth)
 
     def _bound(self, binding: Binding, depth: int) -> Meaning:
         value = binding.value

@@ -35,7 +35,8 @@ def test_a_class_that_is_passed_on(tmp_path: pathlib.Path) -> None:
     changed = migrated_tree(
         tmp_path,
         {
-            "pkg/__init__.py": "",
+            "pkg/__init__.py": "from pkg.other import *\n",
+            "pkg/other.py": "",
             "pkg/tools/__init__.py": "from .half import LossScaleOptimizer as Wrapper\n",
             "pkg/tools/half.py": f"{source}opt = LossScaleOptimizer(opt, 'dynamic')\n",
             "pkg/train.py": "from .tools import Wrapper\nopt = Wrapper(opt, loss_scale=scale)\n",
