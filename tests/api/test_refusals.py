@@ -97,6 +97,10 @@ def manager_of(**options: Any) -> Any:
     return mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, **options)
 
 
+def contrib_optimizer(**options: Any) -> Any:
+    return mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager_of(), **options)
+
+
 def wrapper_of(family: str) -> Callable[..., Any]:
     return lambda **options: mpls.keras.LossScaleOptimizer(FACTORIES[family](), **options)
 
@@ -153,11 +157,17 @@ class KeywordTest(unittest.TestCase):
             ("manager", manager_of, "max_scal", "Did you mean max_scale?"),
             *((f"managers_{wrong}", manager_of, wrong, f"Write {right}=4") for wrong, right in OF_MANAGERS.items()),
             *((f"keras_{wrong}", wrapper_of("new"), wrong, f"Write {right}") for wrong, right in OF_KERAS.items()),
-            (
-                "contrib",
-                lambda **options: mpls.contrib.LossScaleOptimizer(v1_optimizer(), manager_of(), **options),
-                "count_step",
-                "Did you mean count_steps?",
+            *(
+                (f"contrib_{wrong}", contrib_optimizer, wrong, right)
+                for wrong, right in (
+                    ("count_step", "Did you mean count_steps?"),
+                    ("min_scale", "Pass it to the manager: "),
+                    ("max_scale", "Manager(..., max_scale=4))"),
+                    ("consecutive_hysteresis", "Manager(..., consecutive_hysteresis=4))"),
+                    ("backoff_factor", "Manager(..., decr_ratio=4))"),
+                    ("adjustable", "Change a scale by manager.load_state_dict({**manager.state_dict(), 'scale': 64.0})"),
+                    ("skip_nonfinite", "With every manager, a step with non-finite gradients is skipped"),
+                )
             ),
             (
                 "policy",

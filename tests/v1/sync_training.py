@@ -1,6 +1,6 @@
 """A program that trains with `SyncReplicasOptimizer` in one process, and prints what came out; run by a test.
 
-Usage: sync_training.py (bare | outside | inside)...
+Usage: sync_training.py (bare | outside | inside | counted)...
 """
 
 from __future__ import annotations
@@ -60,9 +60,26 @@ def train(order: str) -> dict[str, Any]:
     return {"steps": steps, "slots": slots}
 
 
+def count() -> dict[str, Any]:
+    """Count the steps of a fixed scale that is never skipped, each of the gradients of two calls."""
+    variable = v1.get_variable("v", initializer=1.0)
+    global_step = v1.train.get_or_create_global_step()
+    sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 2, 2)
+    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, mpls.v1.FixedLossScale(8), count_steps=True)
+    train_op = opt.minimize(variable * 2.0, global_step=global_step)
+    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=2)]
+    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
+    sessions.append(session)
+    # The tokens let two calls pass. The third and the fifth wait until the chief has applied a step.
+    for _ in range(5):
+        session.run(train_op)
+    state = [variable, global_step, opt.applied_steps, opt.skipped_steps]
+    return {"steps": [[float(number) for number in session.run(state)]]}
+
+
 if __name__ == "__main__":
     v1.disable_v2_behavior()
     for each in sys.argv[1:]:
         with tf.Graph().as_default():
-            print(json.dumps(train(each)), flush=True)
+            print(json.dumps(count() if each == "counted" else train(each)), flush=True)
     os._exit(0)

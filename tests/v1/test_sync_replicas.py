@@ -17,9 +17,9 @@ ORDERS = ("bare", "outside", "inside")
 @functools.cache
 def reports() -> dict[str, Any]:
     """Return what came out, by order: of a process of its own, since a session that hangs cannot be ended otherwise."""
-    done = run_python(str(PROGRAM), *ORDERS)
+    done = run_python(str(PROGRAM), *ORDERS, "counted")
     assert done.returncode == 0, done.stderr
-    return dict(zip(ORDERS, map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip((*ORDERS, "counted"), map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 class SyncReplicasTest(unittest.TestCase):
@@ -42,3 +42,7 @@ class SyncReplicasTest(unittest.TestCase):
     def test_slots_are_found(self) -> None:
         for order in ORDERS:
             self.assertEqual(reports()[order]["slots"], ["momentum"])
+
+    def test_a_step_counts_when_it_is_applied(self) -> None:
+        """And not when a worker has given its gradients, though a fixed scale never skips."""
+        self.assertEqual(reports()["counted"]["steps"], [[-1, 2, 2, 0]])
