@@ -165,7 +165,7 @@ class KeywordTest(unittest.TestCase):
                     ("max_scale", "Manager(..., max_scale=4))"),
                     ("consecutive_hysteresis", "Manager(..., consecutive_hysteresis=4))"),
                     ("backoff_factor", "Manager(..., decr_ratio=4))"),
-                    ("adjustable", "Change a scale by manager.load_state_dict({**manager.state_dict(), 'scale': 64.0})"),
+                    ("adjustable", "manager.load_state_dict({**manager.state_dict(), 'scale': 64.0})"),
                     ("skip_nonfinite", "With every manager, a step with non-finite gradients is skipped"),
                 )
             ),
