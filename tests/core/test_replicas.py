@@ -7,6 +7,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -177,3 +178,30 @@ class WhoLooksTest(unittest.TestCase):
             function(grads)
             self.assertEqual(float(optimizer.loss_scale), scale)
             self.assertEqual(locals_of(strategy, variable) != before, applies)
+
+
+class SummedGradientsTest(unittest.TestCase):
+    """Keras 3 sums what it applies. What the user says is summed already is applied once."""
+
+    @pytest.mark.filterwarnings("ignore:Gradients do not exist")
+    def test_under_a_mirrored_strategy(self) -> None:
+        strategy = mirrored()
+        with strategy.scope():
+            weight, table, missing = (keras.Variable(np.ones(shape), dtype="float32") for shape in ((2,), (3, 1), ()))
+            maximum = keras.Variable(1.0, trainable=True)
+            maximum.overwrite_with_gradient = True
+            opt = mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.5), initial_scale=8)
+            opt.build([weight, table, missing, maximum])
+
+        def step(grad: Any) -> None:
+            rows = tf.IndexedSlices(tf.reshape(grad, (1, 1)), tf.constant([1]), tf.constant([3, 1]))
+            pairs = [(tf.stack([grad, grad * 2]), weight), (rows, table), (None, missing), (grad, maximum)]
+            opt.scale_loss(1.0)
+            opt.apply_gradients(pairs, skip_gradients_aggregation=True)
+
+        tf.function(lambda grads: strategy.run(step, (grads,)), autograph=False)(distribute(strategy, [4.0, 4.0]))
+        for local in range(2):
+            values = [
+                strategy.experimental_local_results(each.value)[local] for each in (weight, table, missing, maximum)
+            ]
+            self.assertEqual([each.numpy().ravel().tolist() for each in values], [[0.75, 0.5], [1, 0.75, 1], [1], [4]])
