@@ -257,6 +257,7 @@ def losses_of_older_code(folder: pathlib.Path) -> None:
     optimizer = sgd()
     grad = jax.jit(jax.grad(lambda value: optimizer.get_scaled_loss(value * 3.0)))(1.0)
     assert (float(grad), [float(each) for each in optimizer.get_unscaled_gradients([grad])]) == (24.0, [3.0])
+    assert float(optimizer.get_scaled_loss(lambda: tensor(1.5))()) == 12.0
     with pytest.raises(ArgumentValueError, match="at most 65504 for a float16 loss"):
         sgd(dynamic=False, initial_scale=2.0**17).get_scaled_loss(tensor(1.0, "float16"))
 

@@ -140,6 +140,29 @@ class MembersTest(unittest.TestCase):
         self.assertTrue(bool(optimizer.check_finite([tf.constant(1.0), None])))
         self.assertFalse(bool(optimizer.check_finite([tf.constant(1.0), tf.constant(NAN)])))
 
+    def test_variables_are_by_default_those_that_it_was_built_with(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        optimizer.build([variable])
+        optimizer.scale_loss(1.0)
+        optimizer.apply([tf.constant(8.0)])
+        self.assertEqual((float(variable), state_of(optimizer)), (0.75, (8.0, 1, 1)))
+
+    def test_the_rule_of_the_wrapped_optimizer_can_be_called(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable(1.0)
+        optimizer.build([variable])
+        optimizer.update_step(tf.constant(8.0), variable, tf.constant(0.5))
+        self.assertEqual((float(variable), state_of(optimizer)), (-3.0, (8.0, 0, 0)))
+
+    def test_aggregation_of_a_subclass_for_legacy_optimizers(self) -> None:
+        class Doubles(mpls.experimental.LossScaleOptimizer):  # type: ignore[misc]
+            def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+                return [grad * 2 for grad in super()._aggregate_gradients(grads_and_vars)]
+
+        with behaving_as("2.3"):
+            optimizer: Any = Doubles(keras.optimizers.SGD(0.25), mpls.experimental.DynamicLossScale(8))
+            keras_3_style(optimizer, variable := keras.Variable(1.0), 1.0)
+        self.assertEqual(float(variable), 0.5)
+
 
 class ConfigTest(unittest.TestCase):
     def test_configs_with_the_unused_settings_of_older_releases(self) -> None:
@@ -148,6 +171,14 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(Ours.from_config({**config, **defaults}).get_config(), config)
         with self.assertRaisesRegex(ValueError, "clipnorm must be a setting of the inner optimizer"):
             Ours.from_config({**config, "clipnorm": 1.0})
+
+    def test_an_inner_optimizer_as_older_releases_wrote_it(self) -> None:
+        class Own(keras.optimizers.SGD):
+            pass
+
+        config = {**wrapped().get_config(), "inner_optimizer": {"class_name": "Own", "config": {"learning_rate": 0.5}}}
+        inner = Ours.from_config(config, custom_objects={"Own": Own}).inner_optimizer
+        self.assertEqual((type(inner), float(inner.learning_rate)), (Own, 0.5))
 
 
 class RefusalTest(unittest.TestCase):
