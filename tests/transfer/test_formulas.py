@@ -175,6 +175,36 @@ class V1Test(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "must say how many steps"):
             load_record(record(7, None), target, [weight])
         self.assertEqual(load_record(record(7, 1000), target, [weight]).iterations, 1000)
+        # The source's own betas come before those of the target.
+        betas = dataclasses.replace(record(7, None), hyperparameters={"beta_1": 0.9, "beta_2": 0.999})
+        self.assertEqual(load_record(betas, target, [weight]).iterations, 7)
+        wrong = dataclasses.replace(betas, hyperparameters={"beta_1": 1.5})
+        with self.assertRaisesRegex(SavedStateError, "^ckpt: beta_1 must be a number from 0 to 1; got 1.5"):
+            load_record(wrong, target, [weight])
+
+    @parameterized.expand(
+        [
+            ("rounded_otherwise", 0.999, 0.999**701, 700),
+            ("between_two_numbers", 0.999, 0.999**701.5, None),
+            ("above_the_first", 0.9, 0.9004, None),
+            ("of_no_decay", 1.0, 1.0, None),
+            ("of_none", 0.9, 0.0, None),
+        ]
+    )
+    def test_a_power_that_is_no_product(self, name: str, beta: float, power: float, steps: int | None) -> None:
+        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
+        record = OptimizerRecord("ckpt", "v1", "Adam", variables=[VariableRecord("w", "w", slots)])
+        record = dataclasses.replace(record, others={"beta2_power": np.float32(power)})
+        target, weight = optimizer("legacy", "Adam", beta_2=beta), tf.Variable([1.0, 2.0], name="w")
+        if steps is None:
+            with self.assertRaisesRegex(SavedStateError, "on which Adam depends; got none"):
+                load_record(record, target, [weight])
+        else:
+            self.assertEqual(load_record(record, target, [weight]).iterations, steps)
+            # What the file counts comes before a power that is not exact.
+            again = optimizer("legacy", "Adam", beta_2=beta)
+            counted = dataclasses.replace(record, iterations=699)
+            self.assertEqual(load_record(counted, again, [weight]).iterations, 699)
 
 
 class EpsilonTest(unittest.TestCase):
@@ -200,6 +230,27 @@ class EpsilonTest(unittest.TestCase):
             with self.assertRaises(AssertionError):
                 assert_close(others, trained)
 
+    @parameterized.expand(
+        [
+            (f"{name}_{momentum}_{a}_to_{b}", name, momentum, a, b)
+            for name, momentum in (("RMSprop", 0.0), ("RMSprop", 0.5), ("Adagrad", None))
+            for a in ("v1", *OPTIMIZERS)
+            for b in OPTIMIZERS
+        ]
+    )
+    def test_of_a_file(self, label: str, name: str, momentum: float | None, a: str, b: str) -> None:
+        def place(family: str) -> str:
+            if name == "Adagrad" and family == "v1":
+                return "there is none"
+            return "added to the root" if family == "legacy" and not momentum else "added under the root"
+
+        settings = {} if momentum is None else {"momentum": momentum}
+        squares = "accumulator" if name == "Adagrad" else "rms" if a in ("v1", "legacy") else "velocity"
+        slots = dict.fromkeys([squares, *(["momentum"] if momentum else [])], np.ones(2, np.float32))
+        record = OptimizerRecord("file", a, name, 0, settings, [VariableRecord("w", "w", slots)])
+        report = load_record(record, optimizer(b, name, **settings), variables(b, [np.ones(2)], ["w"]))
+        self.assertEqual(report.differences, () if place(a) == place(b) else (f"epsilon: {place(a)}, {place(b)}",))
+
 
 class NadamTest(unittest.TestCase):
     @parameterized.expand([("new",), ("keras3",)])
@@ -210,6 +261,11 @@ class NadamTest(unittest.TestCase):
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual(report.differences, ("schedule of the momentum, schedule_decay: 0.004, 1",))
         self.assertEqual(float(target._u_product.numpy()), float(source._m_cache.numpy()))
+        # A file without settings has that of Keras, and another may be an integer.
+        for decay, said in (({}, "0.004"), ({"decay": 2}, "2"), ({"decay": 1 / 3}, "0.333333")):
+            record = dataclasses.replace(export(source, trained), hyperparameters=decay)
+            told = load_record(record, optimizer(family, "Nadam"), like(family, trained)).differences
+            self.assertEqual(told, (f"schedule of the momentum, schedule_decay: {said}, 1",))
         train(source, trained, 6, 9)
         train(target, others, 6, 9)
         # Momentum and steps are there; how they are weighed is not the same.
@@ -229,6 +285,16 @@ class NadamTest(unittest.TestCase):
         train(source, trained, 6, 10)
         train(target, others, 6, 10)
         assert_close(others, trained)
+
+    @parameterized.expand([("small", 0.9, 100_000, 0.0), ("large", 1 - 1e-7, 3_000_000, (1 - 1e-7) ** 3_000_000)])
+    def test_a_product_of_many_steps(self, label: str, beta: float, steps: int, product: float) -> None:
+        target = optimizer("new", "Nadam", beta_1=beta)
+        slots = dict.fromkeys("mv", np.ones(2, np.float32))
+        record = OptimizerRecord("file", "new", "Nadam", steps, variables=[VariableRecord("w", "w", slots)])
+        load_record(record, target, variables("new", [np.ones(2)], ["w"]))
+        # The schedule of the first 200 steps or so makes it smaller.
+        early = np.prod([1 - 0.5 * 0.96**step for step in range(1, 2000)])
+        np.testing.assert_allclose(float(target._u_product.numpy()), product * early, rtol=1e-6)
 
 
 class CountingTest(unittest.TestCase):
@@ -297,6 +363,8 @@ class CountingTest(unittest.TestCase):
                 assert_close(others, trained)
 
     def test_steps_that_do_not_fit(self) -> None:
+        most = OptimizerRecord("opt", "legacy", "SGD", iterations=2**63 - 1)
+        self.assertEqual(load_record(most, optimizer("legacy", "SGD"), variables("legacy")).iterations, 2**63 - 1)
         for steps in (-1, 2**63):
             with self.assertRaisesRegex(SavedStateError, f"number of steps must be from 0 to {2**63 - 1}; "):
                 load_record(
