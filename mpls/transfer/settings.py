@@ -41,7 +41,7 @@ NAMES = (
 )
 
 # Settings that v1 and legacy optimizers lack, each with the value that has no effect.
-_LATER = {"weight_decay": None, "use_ema": False, "gradient_accumulation_steps": None}
+_LATER = {"weight_decay": None, "use_ema": False}
 _LARGEST = sys.float_info.max
 # Values without an effect. An optimizer that lacks a setting does the same as one that has such a value.
 _NEUTRAL = (None, 0, 0.0, False)
@@ -54,6 +54,9 @@ def settings_of(host: Host) -> dict[str, Any]:
     except NotImplementedError:
         # A user's optimizer need not define it.
         return {}
+    if hasattr(host.inner, "adaptive_epsilon"):
+        # Adam of tf_keras leaves it out.
+        config = {"adaptive_epsilon": host.inner.adaptive_epsilon, **config}
     return {name: _plain(config[name]) for name in NAMES if name in config}
 
 
@@ -116,7 +119,7 @@ def _words(value: Any) -> str:
 def learning_rate_at(host: Host, iterations: int) -> float:
     """Return the learning rate of a target after a number of steps, with its schedule or decay."""
     rate = host.learning_rate
-    if callable(rate) and not hasattr(rate, "numpy"):
+    if callable(rate):
         is_schedule = hasattr(rate, "from_config")
         rate = rate(iterations) if is_schedule else rate()
     decay = settings_of(host).get("decay") or 0.0

@@ -125,6 +125,9 @@ class V1Test(unittest.TestCase):
                 assert_close(slots, [-0.25 * value for value in values])
                 if family == "new":
                     self.assertEqual(float(target.learning_rate), 0.25)
+        target, others = optimizer("legacy", "SGD", 0.5, momentum=0.9, decay=0.5), like("legacy", trained)
+        load_record(record, target, others)
+        assert_close(target.weights[1:], [-0.25 * value for value in values])
 
     def test_no_rate_to_multiply_momentum_by(self) -> None:
         source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unittest
 from typing import Any
 
@@ -92,6 +93,76 @@ class EveryAlgorithmTest(unittest.TestCase):
         target, others = keras.optimizers.AdamW(0.1, weight_decay=decay), variables("keras3")
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual([each for each in report.differences if "decay" in each], [f"weight_decay: None, {decay:g}"])
+
+    @parameterized.expand(
+        [
+            (f"{family}_{algorithm}_{name}", family, algorithm, name, *values)
+            for family, algorithm, name, *values in (
+                ("legacy", "SGD", "decay", 0.5, 0.25),
+                ("new", "SGD", "momentum", 0.5, 0.25),
+                ("keras3", "SGD", "nesterov", True, False, {"momentum": 0.5}),
+                ("legacy", "RMSprop", "rho", 0.5, 0.25),
+                ("new", "RMSprop", "centered", True, False),
+                ("keras3", "Adam", "beta_1", 0.5, 0.25),
+                ("legacy", "Adam", "beta_2", 0.5, 0.25),
+                ("new", "Adam", "epsilon", 0.5, 0.25),
+                ("new", "Adam", "adaptive_epsilon", True, False),
+                ("keras3", "Adam", "amsgrad", True, False),
+                ("legacy", "Adagrad", "initial_accumulator_value", 0.5, 0.25),
+                ("new", "Ftrl", "learning_rate_power", -0.5, -0.25),
+                ("keras3", "Ftrl", "l1_regularization_strength", 0.5, 0.25),
+                ("legacy", "Ftrl", "l2_regularization_strength", 0.5, 0.25),
+                ("new", "Ftrl", "l2_shrinkage_regularization_strength", 0.5, 0.25),
+                ("keras3", "Ftrl", "beta", 0.5, 0.25),
+                ("new", "Adam", "weight_decay", 0.5, 0.25),
+                ("keras3", "SGD", "clipnorm", 2, 3.5),
+                ("legacy", "SGD", "global_clipnorm", 0.5, 0.25),
+                ("new", "SGD", "clipvalue", 0.5, 0.25),
+                ("keras3", "SGD", "ema_momentum", 0.5, 0.25, {"use_ema": True}),
+            )
+        ]
+    )
+    @pytest.mark.filterwarnings("ignore:convert_state left out")
+    def test_of_each_setting(
+        self, label: str, family: str, algorithm: str, name: str, ours: Any, theirs: Any, others: Any = ()
+    ) -> None:
+        def made(value: Any) -> Any:
+            return optimizer(family, algorithm, **{name: value, **dict(others)})
+
+        trained = variables(family)
+        train(source := made(ours), trained, 0, 1)
+        same = ours if isinstance(ours, bool) else ours * (1 + 1e-9)
+        for value, told in ((theirs, (f"{name}: {ours}, {theirs}",)), (same, ())):
+            report = mpls.convert_state(source, made(value), like(family, trained), source_variables=trained)
+            self.assertEqual(report.differences, told)
+
+    @parameterized.expand([("source", True, False), ("target", False, True), ("neither", False, False)])
+    @pytest.mark.filterwarnings("ignore:convert_state left out")
+    def test_settings_of_averages_are_compared_where_one_averages(self, label: str, ours: bool, theirs: bool) -> None:
+        made = functools.partial(optimizer, algorithm="SGD")
+        source = made("new", use_ema=ours, ema_momentum=0.5, ema_overwrite_frequency=2)
+        train(source, trained := variables("new"), 0, 1)
+        target = made("keras3", use_ema=theirs, ema_momentum=0.25, ema_overwrite_frequency=3)
+        report = mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
+        told = (f"use_ema: {ours}, {theirs}", "ema_momentum: 0.5, 0.25", "ema_overwrite_frequency: 2, 3")
+        self.assertEqual(report.differences, told if ours or theirs else ())
+
+    def test_a_setting_that_the_target_cannot_have(self) -> None:
+        for value, told in ((True, ("adaptive_epsilon: True, not there",)), (False, ())):
+            source, trained = optimizer("new", "Adam", adaptive_epsilon=value), variables("new")
+            train(source, trained, 0, 1)
+            target = optimizer("keras3", "Adam")
+            report = mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
+            self.assertEqual(report.differences, told)
+
+    def test_schedules_of_equal_numbers(self) -> None:
+        source, trained = optimizer("keras3", "SGD", schedule("keras3")), variables("keras3")
+        train(source, trained, 0, 1)
+        for other, told in (("ExponentialDecay", 0), ("InverseTimeDecay", 1)):
+            rate = getattr(keras.optimizers.schedules, other)(0.1, 2, 0.5, name="another")
+            target = optimizer("keras3", "SGD", rate)
+            report = mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
+            self.assertEqual(len(report.differences), told)
 
     def test_a_key_is_for_files(self) -> None:
         source, trained = optimizer("new", "Adam"), variables("new")
