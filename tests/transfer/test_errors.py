@@ -98,7 +98,7 @@ class RefusedTest(unittest.TestCase):
     def test_settings_that_count_steps(self, algorithm: str, name: str, value: Any, message: str) -> None:
         record = recorded("legacy", algorithm)
         record = dataclasses.replace(record, hyperparameters={**record.hyperparameters, name: value}, others={})
-        self.assert_refused(record, "new", f"{name} must {message}", algorithm)
+        self.assert_refused(record, "new", f"^optimizer: {name} must {message}", algorithm)
 
     @parameterized.expand(FAMILIES)
     def test_one_variable_in_place_of_a_list(self, family: str) -> None:

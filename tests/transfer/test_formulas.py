@@ -179,11 +179,37 @@ class V1Test(unittest.TestCase):
             load_record(record(7, None), target, [weight])
         self.assertEqual(load_record(record(7, 1000), target, [weight]).iterations, 1000)
         # The source's own betas come before those of the target.
-        betas = dataclasses.replace(record(7, None), hyperparameters={"beta_1": 0.9, "beta_2": 0.999})
-        self.assertEqual(load_record(betas, target, [weight]).iterations, 7)
+        for beta_1 in (0.9, 0.0, 1.0):
+            betas = dataclasses.replace(record(7, None), hyperparameters={"beta_1": beta_1, "beta_2": 0.999})
+            self.assertEqual(load_record(betas, target, [weight]).iterations, 7)
         wrong = dataclasses.replace(betas, hyperparameters={"beta_1": 1.5})
         with self.assertRaisesRegex(SavedStateError, "^ckpt: beta_1 must be a number from 0 to 1; got 1.5"):
             load_record(wrong, target, [weight])
+
+    @parameterized.expand(
+        [
+            ("few", 7, 9, 7),
+            ("too_few", 7, 10, None),
+            ("many", 100, 104, 100),
+            ("too_many", 100, 105, None),
+            ("one_is_not_exact", 8.1, 7, 7),
+            ("one_tells_nothing", 8.5, 7, 7),
+        ]
+    )
+    @pytest.mark.filterwarnings("ignore:convert_state left out")
+    def test_powers_that_differ(self, name: str, first: float, second: int, steps: int | None) -> None:
+        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
+        exact = [np.multiply.accumulate(np.full(200, beta, np.float32)) for beta in (0.9, 0.999)]
+        powers = (exact[0][first] if isinstance(first, int) else np.float32(0.9 ** (first + 1)), exact[1][second])
+        record = OptimizerRecord("ckpt", "v1", "Adam", 3, variables=[VariableRecord("w", "w", slots)])
+        record = dataclasses.replace(record, others=dict(zip(("beta1_power", "beta2_power"), powers, strict=True)))
+        report = load_record(record, optimizer("legacy", "Adam"), [tf.Variable([1.0, 2.0], name="w")])
+        self.assertEqual(report.iterations, 3 if steps is None else steps)
+
+    def test_powers_for_an_optimizer_without_betas(self) -> None:
+        record = OptimizerRecord("ckpt", "v1", None, 3, others={"beta1_power": np.float32(0.81)})
+        report = load_record(record, optimizer("legacy", "SGD"), variables("legacy"))
+        self.assertEqual((report.iterations, report.left_out), (3, ()))
 
     @parameterized.expand(
         [
@@ -263,6 +289,7 @@ class NadamTest(unittest.TestCase):
         target, others = optimizer(family, "Nadam"), like(family, trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual(report.differences, ("schedule of the momentum, schedule_decay: 0.004, 1",))
+        self.assertEqual(report.started, ())
         self.assertEqual(float(target._u_product.numpy()), float(source._m_cache.numpy()))
         # A file without settings has that of Keras, and another may be an integer.
         for decay, said in (({}, "0.004"), ({"decay": 2}, "2"), ({"decay": 1 / 3}, "0.333333")):
@@ -289,14 +316,22 @@ class NadamTest(unittest.TestCase):
         train(target, others, 6, 10)
         assert_close(others, trained)
 
-    @parameterized.expand([("small", 0.9, 100_000, 0.0), ("large", 1 - 1e-7, 3_000_000, (1 - 1e-7) ** 3_000_000)])
-    def test_a_product_of_many_steps(self, label: str, beta: float, steps: int, product: float) -> None:
+    @parameterized.expand(
+        [
+            ("few", "new", 0.8, 3, 0.8**3),
+            ("few_of_legacy", "legacy", 0.8, 3, 0.8**3),
+            ("small", "new", 0.9, 100_000, 0.0),
+            ("large", "new", 1 - 1e-7, 3_000_000, (1 - 1e-7) ** 3_000_000),
+        ]
+    )
+    def test_a_product_of_so_many_steps(self, label: str, family: Any, beta: float, steps: int, product: float) -> None:
         target = optimizer("new", "Nadam", beta_1=beta)
         slots = dict.fromkeys("mv", np.ones(2, np.float32))
-        record = OptimizerRecord("file", "new", "Nadam", steps, variables=[VariableRecord("w", "w", slots)])
+        record = OptimizerRecord("file", family, "Nadam", steps, variables=[VariableRecord("w", "w", slots)])
         load_record(record, target, variables("new", [np.ones(2)], ["w"]))
-        # The schedule of the first 200 steps or so makes it smaller.
-        early = np.prod([1 - 0.5 * 0.96**step for step in range(1, 2000)])
+        # The schedule of the early steps makes it smaller.
+        exponent = 0.004 if family == "legacy" else 1.0
+        early = np.prod([1 - 0.5 * 0.96 ** (exponent * step) for step in range(1, min(steps, 2000) + 1)])
         np.testing.assert_allclose(float(target._u_product.numpy()), product * early, rtol=1e-6)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
 import mpls
+from mpls.transfer.convert import export
 from tests.transfer.training import OPTIMIZERS, PAIRS, SETTINGS, like, optimizer, train, variables
 
 SOME: dict[str, tuple[str, dict[str, Any]]] = {
@@ -154,6 +156,20 @@ class EveryAlgorithmTest(unittest.TestCase):
             target = optimizer("keras3", "Adam")
             report = mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
             self.assertEqual(report.differences, told)
+
+    def test_configs_of_users(self) -> None:
+        class Own(tf_keras.optimizers.legacy.SGD):
+            def get_config(self) -> Any:
+                values = {"clipnorm": tf.constant(2.0), "clipvalue": np.array([1.0, 2.0]), "momentum": np.float32(0.5)}
+                return {**super().get_config(), **values, "decay": lambda: 0.5}
+
+        class Silent(tf_keras.optimizers.legacy.SGD):
+            def get_config(self) -> Any:
+                raise NotImplementedError
+
+        known = {"learning_rate": 0.25, "decay": None, "momentum": 0.5, "nesterov": False}
+        self.assertEqual(export(Own(0.25)).hyperparameters, {**known, "clipnorm": 2.0, "clipvalue": [1.0, 2.0]})
+        self.assertEqual(export(Silent(0.25)).hyperparameters, {})
 
     def test_schedules_of_equal_numbers(self) -> None:
         source, trained = optimizer("keras3", "SGD", schedule("keras3")), variables("keras3")
