@@ -1,6 +1,6 @@
 """A program that trains with `SyncReplicasOptimizer` in one process, and prints what came out; run by a test.
 
-Usage: sync_training.py (bare | outside | inside | counted)...
+Usage: sync_training.py (bare | outside | inside | counted | disabled)...
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -77,9 +78,25 @@ def count() -> dict[str, Any]:
     return {"steps": [[float(number) for number in session.run(state)]]}
 
 
+def disable() -> dict[str, Any]:
+    """Train with loss scaling switched off: nothing is skipped, as without a wrapper."""
+    variable = v1.get_variable("v", initializer=1.0)
+    global_step = v1.train.get_or_create_global_step()
+    sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 1, 1)
+    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, mpls.v1.DynamicLossScale(8, 2), enabled=False)
+    train_op = opt.minimize(variable * float("inf"), global_step=global_step)
+    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=0)]
+    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
+    sessions.append(session)
+    session.run(train_op)
+    return {"steps": [str(number) for number in session.run([variable, global_step])]}
+
+
 if __name__ == "__main__":
     v1.disable_v2_behavior()
+    warnings.simplefilter("error", mpls.errors.MplsWarning)
     for each in sys.argv[1:]:
         with tf.Graph().as_default():
-            print(json.dumps(count() if each == "counted" else train(each)), flush=True)
+            made = count() if each == "counted" else disable() if each == "disabled" else train(each)
+            print(json.dumps(made), flush=True)
     os._exit(0)

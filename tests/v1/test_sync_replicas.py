@@ -12,14 +12,15 @@ from tests.processes import run_python
 
 PROGRAM = pathlib.Path(__file__).with_name("sync_training.py")
 ORDERS = ("bare", "outside", "inside")
+RUNS = (*ORDERS, "counted", "disabled")
 
 
 @functools.cache
 def reports() -> dict[str, Any]:
     """Return what came out, by order: of a process of its own, since a session that hangs cannot be ended otherwise."""
-    done = run_python(str(PROGRAM), *ORDERS, "counted")
+    done = run_python(str(PROGRAM), *RUNS)
     assert done.returncode == 0, done.stderr
-    return dict(zip((*ORDERS, "counted"), map(json.loads, done.stdout.splitlines()), strict=True))
+    return dict(zip(RUNS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 class SyncReplicasTest(unittest.TestCase):
@@ -46,3 +47,6 @@ class SyncReplicasTest(unittest.TestCase):
     def test_a_step_counts_when_it_is_applied(self) -> None:
         """And not when a worker has given its gradients, though a fixed scale never skips."""
         self.assertEqual(reports()["counted"]["steps"], [[-1, 2, 2, 0]])
+
+    def test_nothing_is_skipped_where_scaling_is_off(self) -> None:
+        self.assertEqual(reports()["disabled"]["steps"], ["-inf", "1"])
