@@ -137,6 +137,26 @@ class GraphTest(unittest.TestCase):
                 with self.assertWarnsRegex(UserWarning, "holds no loss scale"):
                     v1.train.Saver().restore(session, bare)
 
+    @parameterized.expand([(True,), (False,)])
+    def test_gradients_out_of_an_accumulator(self, has_global_step: bool) -> None:
+        """Which takes no gradients of steps before its own, and takes its own forward with each that is taken."""
+        with tf.Graph().as_default(), v1.Session() as session:
+            feed, variable = v1.placeholder(tf.float32, []), tf.Variable(1.0)
+            global_step = v1.train.get_or_create_global_step()
+            optimizer = Wrapper(v1.train.GradientDescentOptimizer(0.5), dynamic())
+            ((grad, _),) = optimizer.compute_gradients(variable * feed, [variable])
+            accumulator = v1.ConditionalAccumulator(tf.float32, shape=())
+            give = accumulator.apply_grad(grad, global_step if has_global_step else 100)
+            pairs = [(accumulator.take_grad(1), variable)]
+            train_op = optimizer.apply_gradients(pairs, *([global_step] if has_global_step else []))
+            session.run(v1.global_variables_initializer())
+            seen = []
+            for value in (1.0, np.inf, 2.0):
+                session.run(give, {feed: value})
+                session.run(train_op, options=v1.RunOptions(timeout_in_ms=20_000))
+                seen.append(float(session.run(variable)))
+            self.assertEqual(seen, [0.5, 0.5, -0.5])
+
     def test_minimize_passes_its_arguments(self) -> None:
         inner = momentum()
         with (
