@@ -287,8 +287,8 @@ class NewHost(_SlotListHost):
     def is_built(self, variables: Sequence[Any] | None) -> bool:
         """Return whether its slots exist."""
         del variables
-        # Before, its only variable is its counter, which the user may have set. Once it is built, it has an index.
-        return len(self.inner.variables) > 1 or look_up(self.inner, table.INDEX.name) is not ABSENT
+        # Once it is built, it has an index.
+        return look_up(self.inner, table.INDEX.name) is not ABSENT
 
     def _index(self, variable: Any) -> int:
         return int(table.INDEX.needed_of(self.inner)[table.VARIABLE_KEY.needed_of(self.inner)(variable)])

@@ -15,7 +15,9 @@ from parameterized import parameterized
 import mpls
 import mpls.keras
 from mpls.errors import MplsWarning
+from mpls.transfer.convert import export
 from tests.transfer.training import (
+    NAMES,
     OPTIMIZERS,
     PAIRS,
     SETTINGS,
@@ -98,6 +100,24 @@ class BareTest(unittest.TestCase):
             # The state matters: without it, training goes elsewhere.
             with self.assertRaises(AssertionError):
                 assert_close(untrained, trained, rtol=1e-3)
+
+    @parameterized.expand([(family, algorithm) for family in OPTIMIZERS for algorithm in ("SGD", "Adam")])
+    def test_what_is_built_knows_its_variables(self, family: str, algorithm: str) -> None:
+        source, trained = optimizer(family, algorithm), variables(family)
+        train(source, trained, 0, 3)
+        has_slots = (family, algorithm) != ("legacy", "SGD")
+        if has_slots:
+            # Slots of legacy optimizers have the optimizer's scope before their variables' names.
+            scope = "Adam/" if family == "legacy" else ""
+            self.assertEqual([each.name for each in export(source).variables], [scope + name for name in NAMES])
+        target, others = optimizer(family, algorithm), like(family, trained)
+        # A legacy optimizer makes its settings and its counter now, and no slots.
+        self.assertEqual((float(target.learning_rate), int(target.iterations)), (np.float32(0.05), 0))
+        if has_slots:
+            with self.assertRaisesRegex(ValueError, "variables must be given for an optimizer that is not built"):
+                mpls.convert_state(source, target)
+        train(target, others, 0, 1)
+        self.assertEqual(mpls.convert_state(source, target).iterations, 3)
 
     def test_the_same_variables_need_not_be_named(self) -> None:
         # One model, whose optimizer is exchanged; tf_keras' families train the same variables.

@@ -125,6 +125,12 @@ class V1Test(unittest.TestCase):
                 assert_close(slots, [-0.25 * value for value in values])
                 if family == "new":
                     self.assertEqual(float(target.learning_rate), 0.25)
+                # The first step, if the number is not known.
+                again = optimizer(family, "SGD", schedule, momentum=0.9)
+                report = load_record(dataclasses.replace(record, iterations=None), again, others)
+                self.assertEqual(
+                    report.changed[0], f"momentum: times -0.5, the learning rate, as {report.target} keeps it"
+                )
         target, others = optimizer("legacy", "SGD", 0.5, momentum=0.9, decay=0.5), like("legacy", trained)
         load_record(record, target, others)
         assert_close(target.weights[1:], [-0.25 * value for value in values])
@@ -403,6 +409,14 @@ class CountingTest(unittest.TestCase):
     def test_steps_that_do_not_fit(self) -> None:
         most = OptimizerRecord("opt", "legacy", "SGD", iterations=2**63 - 1)
         self.assertEqual(load_record(most, optimizer("legacy", "SGD"), variables("legacy")).iterations, 2**63 - 1)
+        # The counter may be the user's.
+        target = optimizer("new", "SGD")
+        target.iterations = tf.Variable(0, dtype=tf.int32)
+        with self.assertRaisesRegex(SavedStateError, f"opt: .* must fit the optimizer's counter; got {2**31}"):
+            load_record(dataclasses.replace(most, iterations=2**31), target, variables("new"))
+        self.assertEqual(int(target.iterations), 0)
+        fits = dataclasses.replace(most, iterations=2**31 - 1)
+        self.assertEqual(load_record(fits, target, variables("new")).iterations, 2**31 - 1)
         for steps in (-1, 2**63):
             with self.assertRaisesRegex(SavedStateError, f"number of steps must be from 0 to {2**63 - 1}; "):
                 load_record(
