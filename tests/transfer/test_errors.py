@@ -144,6 +144,17 @@ class RefusedTest(unittest.TestCase):
             np.asarray(target.get_slot(trained[1], "m"), np.float32), np.array([np.inf, np.nan, 1.0])
         )
 
+    @parameterized.expand([("all", None), ("first", 0), ("last", 1)])
+    def test_slots_that_are_rounded_are_told(self, label: str, index: int | None) -> None:
+        record = recorded()
+        for each, shape in enumerate([(2, 3), (3,)]):
+            value = 1 / 3 if index in (None, each) else 0.5
+            record = with_slots(record, each, m=np.full(shape, value, np.float32), v=np.full(shape, 0.5, np.float32))
+        told = "slots: rounded to the dtype of the target's"
+        for dtype in ("float16", "float32"):
+            report = load_record(record, optimizer("legacy", "Adam"), variables("legacy", dtype=dtype))
+            self.assertEqual(report.changed, (told,) if dtype == "float16" else ())
+
 
 class ArgumentsTest(unittest.TestCase):
     def test_what_is_no_optimizer(self) -> None:
