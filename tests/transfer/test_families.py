@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import unittest
 from typing import Any
 
@@ -15,6 +16,7 @@ from parameterized import parameterized
 import mpls
 import mpls.keras
 from mpls.errors import MplsWarning
+from mpls.formats.record import LossScaleRecord
 from mpls.transfer.convert import export
 from tests.transfer.training import (
     NAMES,
@@ -241,6 +243,71 @@ class ScaledTest(unittest.TestCase):
         assert_close(others, trained)
         for one in (source, target):
             self.assertEqual((float(one.loss_scale), int(one.dynamic_counter)), (1024.0, 1))
+
+    @parameterized.expand([(family,) for family in OPTIMIZERS])
+    def test_what_is_known_of_a_scale(self, family: str) -> None:
+        native = keras.optimizers if family == "keras3" else tf_keras.mixed_precision
+        dynamic = {"initial_scale": 64.0, "dynamic_growth_steps": 3}
+        known = LossScaleRecord(True, 128.0, 1, initial_scale=64.0, growth_steps=3, multiplier=2.0)
+        for make, settings, expected in (
+            (Wrapper, dynamic, known),
+            (native.LossScaleOptimizer, dynamic, known),
+            (Wrapper, {**dynamic, "min_scale": 2.0}, dataclasses.replace(known, options={"min_scale": 2.0})),
+            (Wrapper, {"dynamic": False, "initial_scale": 64.0}, LossScaleRecord(False, 64.0, initial_scale=64.0)),
+        ):
+            source, trained = make(optimizer(family, "SGD"), **settings), variables(family)
+            train(source, trained, 0, 4)
+            self.assertEqual(export(source, trained).loss_scale, expected)
+            if make is not Wrapper:
+                unbuilt = make(optimizer(family, "SGD"), **settings)
+                fresh = dataclasses.replace(known, scale=64.0, good_steps=0)
+                self.assertEqual(export(unbuilt).loss_scale, fresh)
+
+    @parameterized.expand([("legacy",), ("new",)])
+    def test_a_fixed_scale_of_tf_keras(self, family: str) -> None:
+        def scaled(make: Any, **settings: Any) -> Any:
+            return make(optimizer(family, "SGD"), **settings)
+
+        native, trained = tf_keras.mixed_precision.LossScaleOptimizer, variables(family)
+        source = scaled(native, dynamic=False, initial_scale=64.0)
+        train(source, trained, 0, 1)
+        for make in (Wrapper, native):
+            target = scaled(make, dynamic=False, initial_scale=8.0)
+            report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
+            self.assertEqual(report.differences, ("fixed loss scale: 64, 8",))
+            target = scaled(make, initial_scale=8.0)
+            with self.assertWarnsRegex(MplsWarning, "the source has a fixed loss scale of 64; .* stays at 8"):
+                report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
+            self.assertEqual(report.started, ("loss scale: the source has a fixed loss scale of 64",))
+            with self.assertWarnsRegex(MplsWarning, "a dynamic loss scale of 8: the target's is fixed"):
+                mpls.convert_state(target, source, trained)
+
+    def test_settings_of_scales_that_differ(self) -> None:
+        factors = {"growth_factor": 4.0, "backoff_factor": 0.25}
+        both = {"initial_scale": 8.0, "count_steps": True}
+        for ours, theirs, told in (
+            (factors, {}, ["growth factor: 4, 2", "backoff factor: 0.25, 0.5"]),
+            ({}, factors, ["growth factor: 2, 4", "backoff factor: 0.5, 0.25"]),
+            ({"min_scale": 2.0, "max_scale": 64.0}, {}, ["min scale: 2, 1", "max scale: 64, 3.40282e+38"]),
+            (
+                {},
+                {"hysteresis": 3, "consecutive_hysteresis": True},
+                ["hysteresis: 1, 3", "consecutive hysteresis: 0, 1"],
+            ),
+            ({"dynamic_growth_steps": 3}, {"dynamic_growth_steps": 5}, ["growth steps: 3, 5"]),
+            (factors, factors, []),
+        ):
+            source, trained = Wrapper(optimizer("new", "SGD"), **both, **ours), variables("new")
+            train(source, trained, 0, 2)
+            target, others = Wrapper(optimizer("keras3", "SGD"), **both, **theirs), like("keras3", trained)
+            report = mpls.convert_state(source, target, others, source_variables=trained)
+            self.assertEqual(report.differences, tuple(f"loss scale, {each}" for each in told))
+            counts = {"applied_steps": 2, "skipped_steps": 0, "consecutive_skips": 0}
+            self.assertEqual({name: dict(report.counts)[name] for name in counts}, counts)
+            self.assertEqual({name: target.state_dict()[name] for name in counts}, counts)
+        uncounted = Wrapper(optimizer("keras3", "SGD"), initial_scale=8.0)
+        report = mpls.convert_state(source, uncounted, like("keras3", trained), source_variables=trained)
+        self.assertIn("counts of steps: the target counts none", report.left_out)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")
