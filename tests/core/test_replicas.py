@@ -148,6 +148,7 @@ class WhoLooksTest(unittest.TestCase):
             ("legacy object", lambda: patched(legacy_sgd(0.5), "_aggregate_gradients"), {}, 2),
             ("new", lambda: new_sgd(0.5), {}, 1),
             ("new aggregated", lambda: new_sgd(0.5), {"skip_gradients_aggregation": True}, 2),
+            ("new aggregated by an old name", lambda: new_sgd(0.5), {"experimental_aggregate_gradients": False}, 2),
             ("new class", lambda: SumsNothing(0.5), {}, 2),
             ("new object", lambda: patched(new_sgd(0.5), "aggregate_gradients"), {}, 2),
         ]

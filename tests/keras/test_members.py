@@ -1,0 +1,72 @@
+"""Members of optimizers that code calls on the wrapper, and that are those of the wrapped optimizer."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+from unittest import mock
+
+import tensorflow as tf
+import tf_keras
+from parameterized import parameterized
+
+import mpls.keras
+from tests.keras.families import OPTIMIZERS
+
+Ours: Any = mpls.keras.LossScaleOptimizer
+
+
+class LegacyTest(unittest.TestCase):
+    def test_hyperparameters_by_the_methods_of_subclasses(self) -> None:
+        opt = Ours(tf_keras.optimizers.legacy.SGD(0.5, momentum=0.25, decay=1.0))
+        self.assertEqual(float(opt._get_hyper("momentum")), 0.25)
+        self.assertEqual(opt._get_hyper("momentum", tf.float64).dtype, tf.float64)
+        opt._set_hyper("learning_rate", 0.125)
+        self.assertEqual(float(opt.inner_optimizer.learning_rate), 0.125)
+        self.assertIs(opt._hyper["learning_rate"], opt.inner_optimizer._hyper["learning_rate"])
+        opt.iterations.assign(1)
+        rate = opt._decayed_lr(tf.float64)
+        self.assertEqual((float(rate), rate.dtype), (0.0625, tf.float64))
+
+    def test_a_slot_that_waits_for_its_checkpoint(self) -> None:
+        opt = Ours(tf_keras.optimizers.legacy.SGD(0.5, momentum=0.25))
+        with mock.patch.object(tf_keras.optimizers.legacy.SGD, "_restore_slot_variable", autospec=True) as restore:
+            opt._restore_slot_variable("momentum", "variable", "slot")
+        restore.assert_called_once_with(opt.inner_optimizer, "momentum", "variable", "slot")
+
+    def test_further_variables_start_at_zero(self) -> None:
+        opt, variable = Ours(tf_keras.optimizers.legacy.SGD(0.5)), tf.Variable([1.0, 2.0])
+        self.assertEqual(opt.add_weight("extra", shape=[2]).numpy().tolist(), [0.0, 0.0])
+        self.assertEqual(opt.add_slot(variable, "extra").numpy().tolist(), [0.0, 0.0])
+
+
+class NewTest(unittest.TestCase):
+    def test_further_variables_start_at_zero(self) -> None:
+        opt = Ours(tf_keras.optimizers.SGD(0.5))
+        extra = opt.add_variable([2])
+        self.assertEqual(extra.numpy().tolist(), [0.0, 0.0])
+        self.assertIn(id(extra), map(id, opt.inner_optimizer.variables))
+
+    def test_a_v1_graph(self) -> None:
+        opt, variable = Ours(tf_keras.optimizers.SGD(0.5)), tf.Variable(1.0)
+        with tf.Graph().as_default(), self.assertRaisesRegex(RuntimeError, "v1 graph.*got a new one of tf_keras"):
+            opt.apply_gradients([(tf.constant(1.0), variable)])
+
+
+class TraceTest(unittest.TestCase):
+    @parameterized.expand([("legacy", "_create_all_weights"), ("new", "_create_all_weights"), ("new", "build")])
+    def test_a_function_is_traced_once_if_weights_were_made(self, family: str, method: str) -> None:
+        opt, variable = (
+            Ours(OPTIMIZERS[family].SGD(0.25, momentum=0.5), track_overflows=True, count_steps=True),
+            tf.Variable(1.0),
+        )
+        getattr(opt, method)([variable])
+        traces = []
+
+        @tf.function(autograph=False)
+        def step() -> None:
+            traces.append(None)
+            opt.minimize(lambda: variable * 2.0, [variable])
+
+        step()
+        self.assertEqual((len(traces), float(variable), int(opt.applied_steps)), (1, 0.5, 1))
