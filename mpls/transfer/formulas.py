@@ -52,7 +52,7 @@ def _epsilon_at(algorithm: str | None, family: Family, config: Mapping[str, Any]
     return None
 
 
-def momentum_product(iterations: int, beta_1: float, exponent: float = 1.0) -> float:
+def momentum_product(iterations: int, beta_1: float, exponent: float) -> float:
     """Return Nadam's momentum product after a number of steps, if no step was skipped.
 
     Args:

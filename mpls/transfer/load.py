@@ -95,11 +95,11 @@ class _Loading:
     _keys: Sequence[str] | None
     _goes_by_order: bool
     _plan: Plan
-    _steps: int | None = None
-    _applied: int = 0
     _others: dict[str, Any] = field(default_factory=dict)
-    _scale: ScalePlan = field(default_factory=ScalePlan)
-    _counts: Mapping[str, int] = field(default_factory=dict)
+    _steps: int | None = field(init=False)
+    _applied: int = field(init=False)
+    _scale: ScalePlan = field(init=False)
+    _counts: Mapping[str, int] = field(init=False)
 
     @property
     def _host(self) -> Host:

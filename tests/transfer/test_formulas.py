@@ -406,6 +406,17 @@ class CountingTest(unittest.TestCase):
                 train(target, others, 5, 8)
                 assert_close(others, trained)
 
+    @parameterized.expand([("Adam",), ("Adamax",), ("Nadam",), ("RMSprop",)])
+    def test_steps_that_the_source_does_not_say(self, algorithm: str) -> None:
+        source, trained = optimizer("new", algorithm), variables("new")
+        train(source, trained, 0, 2)
+        record, target = dataclasses.replace(export(source), iterations=None), optimizer("new", algorithm)
+        if algorithm == "RMSprop":
+            self.assertEqual((load_record(record, target, trained).iterations, steps_of(target)), (None, 0))
+        else:
+            with self.assertRaisesRegex(SavedStateError, f"on which {algorithm} depends; got none"):
+                load_record(record, target, trained)
+
     def test_steps_that_do_not_fit(self) -> None:
         most = OptimizerRecord("opt", "legacy", "SGD", iterations=2**63 - 1)
         self.assertEqual(load_record(most, optimizer("legacy", "SGD"), variables("legacy")).iterations, 2**63 - 1)
