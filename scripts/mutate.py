@@ -6,7 +6,8 @@ change of the same function, then the fast ones that run little else. What runs 
 is tried in a process that imports mpls itself. Programs that tests start see no change.
 
 All is kept in `out/mutants`, by the text of what is changed: a run goes on where the last one stopped, and tries those
-again that no test has found. Docstrings, annotations, imports, decorators and words of errors are left as they are.
+again that no test has found. Docstrings, annotations, types, imports, decorators, words of errors and methods without a
+body are left as they are.
 """
 
 from __future__ import annotations
@@ -169,9 +170,17 @@ def _is_left_out(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Assign):
         names = [each.target for each in node.targets]
         names += [each.value for target in names if isinstance(target, cst.Tuple) for each in target.elements]
-        return any(isinstance(each, cst.Name) and each.value in _WORDS for each in names)
+        said = [each.value for each in names if isinstance(each, cst.Name)]
+        is_type = isinstance(node.value, cst.Subscript) and all(each.lstrip("_").istitle() for each in said)
+        return (
+            not _WORDS.isdisjoint(said)
+            or is_type
+            or (isinstance(node.value, cst.Call) and _called(node.value) == "TypeVar")
+        )
     if isinstance(node, cst.If) and isinstance(node.test, cst.Name):
         return node.test.value == "TYPE_CHECKING"
+    if isinstance(node, cst.Raise):
+        return isinstance(node.exc, cst.Name) and node.exc.value == "NotImplementedError"
     if isinstance(node, cst.Arg):
         return _is_strict(node)
     return isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom)
