@@ -171,12 +171,10 @@ def _is_left_out(node: cst.CSTNode) -> bool:
         names = [each.target for each in node.targets]
         names += [each.value for target in names if isinstance(target, cst.Tuple) for each in target.elements]
         said = [each.value for each in names if isinstance(each, cst.Name)]
-        is_type = isinstance(node.value, cst.Subscript) and all(each.lstrip("_").istitle() for each in said)
-        return (
-            not _WORDS.isdisjoint(said)
-            or is_type
-            or (isinstance(node.value, cst.Call) and _called(node.value) == "TypeVar")
-        )
+        if isinstance(node.value, cst.Subscript):
+            # Types have capitalised names.
+            return len(said) == len(names) == 1 and said[0].lstrip("_").istitle()
+        return not _WORDS.isdisjoint(said) or (isinstance(node.value, cst.Call) and _called(node.value) == "TypeVar")
     if isinstance(node, cst.If) and isinstance(node.test, cst.Name):
         return node.test.value == "TYPE_CHECKING"
     if isinstance(node, cst.Raise):
