@@ -18,6 +18,7 @@ import mpls.keras
 from mpls.errors import MplsWarning
 from mpls.formats.record import LossScaleRecord
 from mpls.transfer.convert import export
+from mpls.transfer.load import load_record
 from tests.transfer.training import (
     NAMES,
     OPTIMIZERS,
@@ -305,6 +306,10 @@ class ScaledTest(unittest.TestCase):
             counts = {"applied_steps": 2, "skipped_steps": 0, "consecutive_skips": 0}
             self.assertEqual({name: dict(report.counts)[name] for name in counts}, counts)
             self.assertEqual({name: target.state_dict()[name] for name in counts}, counts)
+        # A checkpoint does not say its settings.
+        record = dataclasses.replace(export(source), loss_scale=LossScaleRecord(True, 8.0, 1))
+        report = load_record(record, Wrapper(optimizer("keras3", "SGD"), **both, **factors), like("keras3", trained))
+        self.assertEqual((report.loss_scale, report.differences), ((8.0, 1), ()))
         uncounted = Wrapper(optimizer("keras3", "SGD"), initial_scale=8.0)
         report = mpls.convert_state(source, uncounted, like("keras3", trained), source_variables=trained)
         self.assertIn("counts of steps: the target counts none", report.left_out)

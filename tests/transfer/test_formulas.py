@@ -212,6 +212,19 @@ class V1Test(unittest.TestCase):
         report = load_record(record, optimizer("legacy", "Adam"), [tf.Variable([1.0, 2.0], name="w")])
         self.assertEqual(report.iterations, 3 if steps is None else steps)
 
+    def test_steps_that_may_belong_to_another(self) -> None:
+        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
+        record = OptimizerRecord("ckpt", "v1", "Adam", variables=[VariableRecord("w", "w", slots)])
+        record = dataclasses.replace(record, possible_steps={"beta1_power": np.float32(0.81), "global_step": 7})
+        target, weight = optimizer("legacy", "Adam"), tf.Variable([1.0, 2.0], name="w")
+        target.iterations.assign(1)
+        self.assertEqual(load_record(record, target, [weight]).iterations, 1)
+        wrong = dataclasses.replace(record, hyperparameters={"beta_1": 1.5})
+        for steps in (0, 1):
+            target.iterations.assign(steps)
+            with self.assertRaisesRegex(SavedStateError, "^ckpt: beta_1 must be a number"):
+                load_record(wrong, target, [weight])
+
     def test_powers_for_an_optimizer_without_betas(self) -> None:
         record = OptimizerRecord("ckpt", "v1", None, 3, others={"beta1_power": np.float32(0.81)})
         report = load_record(record, optimizer("legacy", "SGD"), variables("legacy"))

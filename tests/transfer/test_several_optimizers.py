@@ -125,7 +125,11 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
         target = mpls.keras.LossScaleOptimizer(optimizer("legacy", "Adam"))
         report, warned = self._convert(target, "g", names[1])
         self.assertEqual((report.loss_scale, float(target.loss_scale)), (None, 2.0**15))
-        self.assertRegex(warned[-1], r"current_loss_scale: 1024 with 6 good steps, current_loss_scale_1: 64 .*stays at")
+        told = r"current_loss_scale: 1024 with 6 good steps, current_loss_scale_1: 64 .* they belong"
+        call = r'"scale": SCALE, "good_steps": GOOD_STEPS\}\).'
+        self.assertRegex(warned[-1], rf"^convert_state: {told}. The target's loss scale stays at 32768. To .*{call}$")
+        self.assertRegex("\n".join(report.left_out), told)
+        self.assertNotRegex("\n".join(warned[:-1]), told)
         self._convert(optimizer("legacy", "Adam"), "g", names[1])
         found = describe(self.path)["optimizers"]
         self.assertEqual([each["key"] for each in found], list(dict.fromkeys(names)))
