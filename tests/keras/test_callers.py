@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import pathlib
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +13,10 @@ import keras
 import pytest
 import tf_keras
 
+import mpls.experimental
 import mpls.keras
 from mpls.formats.wrapper_state import STATE_KEY
+from tests.core.behavior import behaving_as
 
 FAMILIES = {
     "legacy": (tf_keras.optimizers.legacy, tf_keras.optimizers.serialize),
@@ -69,3 +73,31 @@ def test_keras_and_users_are_told_apart(family: str, cls: Any, tmp_path: pathlib
     model.compile(optimizer, "mse")
     assert not has_mark(model.optimizer.get_config())
     assert has_mark(model.get_compile_config()["optimizer"]["config"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_keras_gets_is_read_as_ours_and_copied_as_a_dict(family: str) -> None:
+    optimizers, serialize = FAMILIES[family]
+    serialized = serialize(Base(optimizers.SGD(0.5)))
+    config = serialized["config"]
+    for copied in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert (type(copied), copied) == (dict, config)
+    if family != "keras3":
+        # Keras may have put another optimizer into it.
+        config["inner_optimizer"] = serialize(optimizers.SGD(0.25))
+        read = tf_keras.optimizers.deserialize(serialized)
+        assert isinstance(read, Base)
+        assert float(read.learning_rate) == 0.25
+
+
+@pytest.mark.parametrize("multiplier", [2.0, 4.0])
+def test_growth_steps_that_were_changed_are_in_files(multiplier: float, tmp_path: pathlib.Path) -> None:
+    with behaving_as("2.3"):
+        scale = mpls.experimental.DynamicLossScale(8, 3, multiplier, adjustable=True)
+        optimizer: Any = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.5), scale)
+        optimizer.configure(growth_steps=5)
+        model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
+        model.compile(optimizer, "mse")
+        model.save(tmp_path / "model.h5")
+        read = mpls.keras.load_model(tmp_path / "model.h5").optimizer
+        assert (int(read.loss_scale.increment_period), float(read.loss_scale.multiplier)) == (5, multiplier)

@@ -126,7 +126,7 @@ class AcceptedTest(unittest.TestCase):
             text = f"(optimizer, count_steps=True, max_consecutive_skips=3, on_give_up={shown})"
             self.assertIn(text, str(caught.warning))
             self.assertEqual((int(optimizer.applied_steps), optimizer.max_consecutive_skips), (0, 3))
-        for given, shown in ((2.0**53, "9007199254740992.0"), (128.0, "128"), (1.5, "1.5")):
+        for given, shown in ((2.0**53, "9007199254740992.0"), (2.0**15, "32768"), (1.5, "1.5")):
             told = self.assertWarnsRegex(mpls.errors.MplsDeprecationWarning, rf"initial_scale={shown}\)")
             with mpls.install(as_of=release), told:
                 Experimental(tf_keras.optimizers.SGD(), given)

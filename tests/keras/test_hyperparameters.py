@@ -121,6 +121,7 @@ class EveryNameTest(unittest.TestCase):
                     messages = warnings_of_setting(optimizer, name, 0.375)
                     self.assertEqual(len(messages), 1, messages)
                     self.assertIn(f"opt.inner_optimizer.{name} = value", messages[0])
+                    self.assertIn(f"{cls.__name__}, which it wraps", messages[0])
                     self.assertEqual((getattr(optimizer, name), vars(optimizer)[name]), (0.375, 0.375))
                     self.assertEqual(warnings_of_setting(optimizer, name, 0.5), [])
                     self.assertIs(getattr(inner, name), before)

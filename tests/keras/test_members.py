@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import tempfile
 import unittest
 from typing import Any
 from unittest import mock
@@ -10,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.experimental
 import mpls.keras
 from tests.keras.families import OPTIMIZERS
 
@@ -70,3 +73,41 @@ class TraceTest(unittest.TestCase):
 
         step()
         self.assertEqual((len(traces), float(variable), int(opt.applied_steps)), (1, 0.5, 1))
+
+
+class KeywordsOnly(Ours):  # type: ignore[misc]
+    def __init__(self, *, inner_optimizer: Any, **settings: Any) -> None:
+        super().__init__(inner_optimizer, **settings)
+
+
+class AnyTest(unittest.TestCase):
+    def test_a_copy_refers_to_itself(self) -> None:
+        opt = Ours(tf_keras.optimizers.legacy.SGD(0.5), initial_scale=64)
+        opt.me = opt
+        copied = copy.deepcopy(opt)
+        self.assertIs(copied.me, copied)
+        self.assertIsNot(copied, opt)
+
+    @parameterized.expand([(family,) for family in OPTIMIZERS])
+    def test_from_config(self, family: str) -> None:
+        config = {**KeywordsOnly(inner_optimizer=OPTIMIZERS[family].SGD(0.5), initial_scale=64).get_config()}
+        read = KeywordsOnly.from_config(dict(config))
+        self.assertIsInstance(read, KeywordsOnly)
+        self.assertEqual((read.initial_scale, float(read.learning_rate)), (64.0, 0.5))
+        inner = OPTIMIZERS[family].SGD(0.25)
+        self.assertIs(Ours.from_config({**config, "inner_optimizer": inner}).inner_optimizer, inner)
+        with self.assertRaisesRegex(KeyError, r"must have the key 'inner_optimizer'; got \[.*'dynamic_growth_steps', "):
+            Ours.from_config({key: value for key, value in config.items() if key != "inner_optimizer"})
+
+    @parameterized.expand([("legacy",), ("new",)])
+    def test_a_loss_scale_that_is_set_is_that_of_checkpoints(self, family: str) -> None:
+        opt = Ours(OPTIMIZERS[family].SGD(0.5), initial_scale=8)
+        opt._loss_scale = mpls.experimental.DynamicLossScale(64.0)
+        opt._loss_scale.load_state_dict({**opt._loss_scale.state_dict(), "scale": 32.0})
+        with tempfile.TemporaryDirectory() as folder:
+            path = tf.train.Checkpoint(optimizer=opt).write(f"{folder}/ckpt")
+            again = Ours(OPTIMIZERS[family].SGD(0.5), initial_scale=8)
+            tf.train.Checkpoint(optimizer=again).read(path)
+        self.assertEqual(float(again.loss_scale), 32.0)
+        opt._loss_scale = 0.25
+        self.assertEqual(float(opt.loss_scale), 0.25)
