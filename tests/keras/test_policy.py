@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pathlib
@@ -235,6 +236,29 @@ def policies_set() -> tuple[Any, Any]:
 
 
 class ScopeTest(PolicyTestCase):
+    def test_after_a_scope_each_keras_has_its_own_again(self) -> None:
+        before = keras.config.dtype_policy(), tf_keras.mixed_precision.global_policy()
+        for raises in (False, True):
+            with contextlib.suppress(ZeroDivisionError), policy_scope("mixed_bfloat16"):
+                names = keras.config.dtype_policy().name, tf_keras.mixed_precision.global_policy().name
+                self.assertEqual(names, ("mixed_bfloat16", "mixed_bfloat16"))
+                1 / (not raises)
+            self.assertIs(keras.config.dtype_policy(), before[0])
+            self.assertEqual(tf_keras.mixed_precision.global_policy().name, before[1].name)
+
+    def test_what_computes_in_integers_is_no_global_policy(self) -> None:
+        for set_policy in (mpls.keras.set_global_policy, mpls.experimental.set_policy):
+            with self.assertRaisesRegex(ValueError, "policy must compute in a floating-point dtype; got .*int8"):
+                set_policy("int8")
+            self.assertEqual(mpls.keras.global_policy().name, "float32")
+
+    def test_a_config_of_an_older_release(self) -> None:
+        config = {"name": "mixed_float16", "loss_scale": {"class_name": "FixedLossScale"}}
+        policy = mpls.keras.Policy.from_config(config)
+        self.assertEqual(
+            (type(policy), policy.get_config()), (type(mpls.keras.Policy("float32")), {"name": "mixed_float16"})
+        )
+
     def test_none_set_comes_back(self) -> None:
         self.addCleanup(tf_keras.backend.set_floatx, "float32")
         tf_keras.mixed_precision.set_global_policy(None)
