@@ -130,8 +130,17 @@ class RefusalTest(RewriteTestCase):
         with self.refused(TypeError, "optimizer_cls must be a class"):
             mpls.v1.register_loss_scale_wrapper(V1_OPTIMIZERS[0][1](), enable)
 
+    @parameterized.expand([("2.3",), ("2.8",), ("2.9",), (None,)])
+    def test_which_class_wraps_an_optimizer_of_keras(self, release: str | None) -> None:
+        self.addCleanup(mpls.v1.disable_mixed_precision_graph_rewrite)
+        with mpls.install(as_of=release):
+            optimizer = enable(tf_keras.optimizers.SGD(0.5), mpls.v1.DynamicLossScale(8, 2))
+            self.assertEqual(float(optimizer._loss_scale()), 8.0)
+            is_experimental = isinstance(optimizer, mpls.experimental.LossScaleOptimizer)
+        self.assertEqual(is_experimental, release in ("2.3", "2.8"))
+
     def test_a_multiplier_for_keras(self) -> None:
-        with self.refused(ValueError, "multiplier of 2"):
+        with self.refused(ValueError, "^enable_mixed_precision_graph_rewrite: .*multiplier of 2"):
             enable(tf_keras.optimizers.SGD(), mpls.v1.DynamicLossScale(8, 2, 3))
 
 
