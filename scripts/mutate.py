@@ -584,6 +584,9 @@ def main() -> int:
     left = OUT / "left.json"
 
     def work(session: Session) -> None:
+        # What mpls imports late must be there before processes are forked.
+        for path in options.files:
+            importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         measured.stop()
         watch.stop()
         at_import = {path: measured.get_data().lines(str(INSTALLED / path)) or [] for path in options.files}
