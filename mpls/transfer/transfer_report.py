@@ -57,14 +57,14 @@ class TransferReport:
     source: str
     target: str
     iterations: int | None
-    slots: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    others: tuple[str, ...] = ()
-    loss_scale: tuple[float, int | None] | None = None
-    counts: tuple[tuple[str, int], ...] = ()
-    left_out: tuple[str, ...] = ()
-    started: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    differences: tuple[str, ...] = ()
+    slots: tuple[tuple[str, tuple[str, ...]], ...]
+    others: tuple[str, ...]
+    loss_scale: tuple[float, int] | None
+    counts: tuple[tuple[str, int], ...]
+    left_out: tuple[str, ...]
+    started: tuple[str, ...]
+    changed: tuple[str, ...]
+    differences: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the report as lines of text."""
@@ -75,7 +75,7 @@ class TransferReport:
             lines.append(f"also set: {', '.join(self.others)}")
         if self.loss_scale is not None:
             scale, good_steps = self.loss_scale
-            lines.append(f"loss scale: {scale:g}" + ("" if good_steps is None else f", finite steps: {good_steps}"))
+            lines.append(f"loss scale: {scale:g}, finite steps: {good_steps}")
         if self.counts:
             lines.append(f"counts: {', '.join(f'{name} {count}' for name, count in self.counts)}")
         for heading, entries in (

@@ -104,6 +104,19 @@ class BareTest(unittest.TestCase):
             with self.assertRaises(AssertionError):
                 assert_close(untrained, trained, rtol=1e-3)
 
+    @parameterized.expand([("new", "keras3"), ("keras3", "new"), ("keras3", "keras3")])
+    def test_averages_of_weights_go_along(self, a: str, b: str) -> None:
+        source, trained = optimizer(a, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), variables(a)
+        train(source, trained, 0, 3)
+        target, others = optimizer(b, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), like(b, trained)
+        report = mpls.convert_state(source, target, others, source_variables=trained)
+        self.assertEqual((report.started, report.changed, report.left_out), ((), (), ()))
+        train(source, trained, 3, 5)
+        train(target, others, 3, 5)
+        for opt, own in ((source, trained), (target, others)):
+            opt.finalize_variable_values(own)
+        assert_close(others, trained)
+
     @parameterized.expand([(family, algorithm) for family in OPTIMIZERS for algorithm in ("SGD", "Adam")])
     def test_what_is_built_knows_its_variables(self, family: str, algorithm: str) -> None:
         source, trained = optimizer(family, algorithm), variables(family)
@@ -120,7 +133,10 @@ class BareTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "variables must be given for an optimizer that is not built"):
                 mpls.convert_state(source, target)
         train(target, others, 0, 1)
-        self.assertEqual(mpls.convert_state(source, target).iterations, 3)
+        report = mpls.convert_state(source, target)
+        self.assertEqual(report.iterations, 3)
+        if not has_slots:
+            self.assertEqual(str(report).splitlines()[1:], ["iterations: 3"])
 
     def test_the_same_variables_need_not_be_named(self) -> None:
         # One model, whose optimizer is exchanged; tf_keras' families train the same variables.
