@@ -252,6 +252,14 @@ class ScopeTest(PolicyTestCase):
                 set_policy("int8")
             self.assertEqual(mpls.keras.global_policy().name, "float32")
 
+    @parameterized.expand(CLASSES)
+    def test_keras_3_writes_it_as_its_own(self, name: str, cls: Any) -> None:
+        policy = cls("mixed_float16")
+        own = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "mixed_float16"}}
+        self.assertEqual(keras.saving.serialize_keras_object(policy), {**own, "registered_name": None})
+        shown = type(policy).__module__, type(policy).__qualname__, type(policy).__doc__
+        self.assertEqual(shown, (cls.__module__, cls.__qualname__, cls.__doc__))
+
     def test_a_config_of_an_older_release(self) -> None:
         config = {"name": "mixed_float16", "loss_scale": {"class_name": "FixedLossScale"}}
         policy = mpls.keras.Policy.from_config(config)
