@@ -102,6 +102,29 @@ class PlainSavingTest(WritingTestCase):
         self.assertEqual(state_of(mpls.keras.load_model(self.folder / "model.h5").optimizer)[:3], (16.0, 1, 3))
 
 
+class GraphTest(WritingTestCase):
+    def test_a_model_of_a_graph(self) -> None:
+        def state(model: Any) -> dict[str, Any]:
+            found = model.optimizer.state_dict()
+            return {name: found[name] for name in ("scale", "good_steps", "applied_steps", "skipped_steps")}
+
+        path, expected = (
+            self.folder / "model.h5",
+            {"scale": 8.0, "good_steps": 1, "applied_steps": 3, "skipped_steps": 1},
+        )
+        with tf.Graph().as_default():
+            model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1, kernel_initializer="ones")])
+            optimizer = Ours(tf_keras.optimizers.legacy.SGD(0.25), count_steps=True, **SCALES["dynamic"])
+            model.compile(optimizer, "mse")
+            for value in (1.0, 1.0, np.inf, 1.0):
+                model.train_on_batch(np.full([1, 1], value), np.ones([1, 1]))
+            self.assertEqual(state(model), expected)
+            model.save(path)
+        self.assertEqual(state(mpls.keras.load_model(path)), expected)
+        with tf.Graph().as_default():
+            self.assertEqual(state(mpls.keras.load_model(path)), expected)
+
+
 SAVERS: dict[str, Any] = {"mpls": mpls.keras.save_model, "framework": lambda model, path: model.save(path)}
 SCALES: dict[str, Any] = {
     "dynamic": {"initial_scale": 8.0, "dynamic_growth_steps": 2},
