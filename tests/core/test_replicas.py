@@ -181,6 +181,32 @@ class WhoLooksTest(unittest.TestCase):
             self.assertEqual(locals_of(strategy, variable) != before, applies)
 
 
+class OfOldCode(tf_keras.optimizers.legacy.SGD):
+    """Written for TF 2.1 and earlier."""
+
+    def apply_gradients(self, grads_and_vars: Any, name: Any = None) -> Any:
+        return super().apply_gradients(grads_and_vars, name)
+
+
+class OldCodeTest(unittest.TestCase):
+    def test_gradients_that_it_would_sum_again_are_refused(self) -> None:
+        strategy = mirrored()
+        with strategy.scope():
+            variable = tf.Variable(1.0)
+            optimizer = mpls.keras.LossScaleOptimizer(OfOldCode(0.5), initial_scale=8)
+            optimizer._create_all_weights([variable])
+
+        def step() -> None:
+            optimizer.minimize(lambda: variable * 2.0, [variable])
+
+        with self.assertRaisesRegex(TypeError, "inner_optimizer must have an apply_gradients that takes experimental_"):
+            strategy.run(step)
+        self.assertEqual((locals_of(strategy, variable), float(optimizer.loss_scale)), ([1.0, 1.0], 8.0))
+        optimizer, variable = mpls.keras.LossScaleOptimizer(OfOldCode(0.5)), tf.Variable(1.0)
+        optimizer.minimize(lambda: variable * 2.0, [variable])
+        self.assertEqual(float(variable), 0.0)
+
+
 class SummedGradientsTest(unittest.TestCase):
     """Keras 3 sums what it applies. What the user says is summed already is applied once."""
 
