@@ -257,6 +257,10 @@ def losses_of_older_code(folder: pathlib.Path) -> None:
     optimizer = sgd()
     grad = jax.jit(jax.grad(lambda value: optimizer.get_scaled_loss(value * 3.0)))(1.0)
     assert (float(grad), [float(each) for each in optimizer.get_unscaled_gradients([grad])]) == (24.0, [3.0])
+    # In the dtype of the loss, or as Keras 3 does it.
+    for scale_loss, dtype in ((optimizer.get_scaled_loss, "float16"), (optimizer.scale_loss, "float32")):
+        assert [float(scale_loss(loss)) for loss in (1.5, np.float32(1.5))] == [12.0, 12.0]
+        assert keras.backend.standardize_dtype(scale_loss(tensor(1.5, "float16")).dtype) == dtype
     assert float(optimizer.get_scaled_loss(lambda: tensor(1.5))()) == 12.0
     with pytest.raises(ArgumentValueError, match="at most 65504 for a float16 loss"):
         sgd(dynamic=False, initial_scale=2.0**17).get_scaled_loss(tensor(1.0, "float16"))
