@@ -550,7 +550,8 @@ class Keras3Adapter(FamilyMembers, _Native):
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
             return loss_scale
-        if isinstance(loss_scale, FixedLossScale) and never_skips(loss_scale):
+        # Whether others skip, the `update` of a user's class says.
+        if never_skips(loss_scale) or type(loss_scale) is FixedLossScale:
             return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
         refuse_off_tensorflow("loss_scale", loss_scale, "be 'dynamic', a number or a FixedLossScale")
         return loss_scale

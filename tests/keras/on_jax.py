@@ -414,8 +414,15 @@ def experimental_wrappers_as_of_a_release(folder: pathlib.Path) -> None:
         fit_values(model_with(optimizer), 0.5, INF, 0.5)
         assert (int(optimizer.iterations), float(optimizer._loss_scale())) == (count, 2.0**14)
         assert callable(optimizer.loss_scale) is (release is not None)
-        fixed = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), mpls.experimental.FixedLossScale(4))
-        assert float(fixed._loss_scale()) == 4.0
+        for scale, skips in (
+            (mpls.experimental.FixedLossScale(4), False),
+            (mpls.experimental.FixedLossScale(4, skip_nonfinite=True), True),
+            (tf.compat.v1.mixed_precision.FixedLossScale(4), False),
+        ):
+            fixed = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(0.5), scale)
+            fit_values(model := model_with(fixed), 0.5, INF)
+            assert float(fixed._loss_scale()) == 4.0
+            assert bool(np.isfinite(model.get_weights()[0]).all()) is skips
         with pytest.raises(NotImplementedError, match="loss_scale must be 'dynamic', a number or a Fixed"):
             optimizer._loss_scale = mpls.experimental.DynamicLossScale(8)
 
