@@ -99,6 +99,8 @@ def read(path: str | os.PathLike[str]) -> FileRecord:
     size_of(text)
     with open(text, "rb") as file:
         start = file.read(512)
+    if not start:
+        raise broken(text, "", _KINDS, Described("an empty file"))
     kind = kind_of_bytes(start)
     if kind == "list of checkpoints":
         return read(os.path.dirname(text) or ".")

@@ -169,6 +169,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         others={name: as_numpy(variable) for name, variable in host.others().items()},
         # A user's own class of loss scale has no state that mpls knows.
         loss_scale=None if host.wrapper is None else LossScaleRecord(dynamic=True) if scale is None else scale.record,
+        options={"track_overflows": True} if getattr(host.wrapper, "track_overflows", False) else {},
         counts=counts_of(host.wrapper),
     )
 

@@ -158,6 +158,19 @@ def gan_of(module: Any) -> Any:
     return gan
 
 
+class PartOfAnExecutionTest(unittest.TestCase):
+    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    def test_messages_name_batches_that_there_are(self, name: str, family: str) -> None:
+        model = model_of(family, "several_steps")
+        arguments = data(2)
+        few = {**arguments, "x": arguments["x"][:6], "y": arguments["y"][:6]}
+        callback = LossScaleCallback()
+        with self.assertLogs("mpls", "INFO") as logged:
+            model.fit(**few, callbacks=[callback])
+        self.assertIn("16 -> 8 in epoch 1, batch 3", logged.output[-1])
+        self.assertEqual([each["step"] for each in callback.history], [0, 2, 3])
+
+
 class SeveralOptimizersTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", tf_keras), ("keras3", keras)])
     @pytest.mark.default_run("one case")

@@ -117,6 +117,8 @@ class InspectTest(InFolder, unittest.TestCase):
         reason = f"{path}: {key} must be a positive, finite float32 number; got nan (float)."
         self.assertEqual((status, err), (1, ""))
         self.assertIn(f"{path}: cannot be restored: {reason}", out)
+        (self.folder / "empty.h5").write_bytes(b"")
+        self.assertEqual(run(str(self.folder / "empty.h5"))[0], 1)
         status, out, err = run(str(path), "--json")
         found = strict(out)
         self.assertEqual((status, err, list(found), found["status"]), (1, "", KEYS, "broken"))

@@ -190,7 +190,7 @@ class PathTest(InFolder, unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, r"checkpoint: model_checkpoint_path must name a checkpoint in"):
             read(self.folder)
 
-    @parameterized.expand([("nothing", None), ("text", b"hello"), ("pickle", b"\x80\x04K\x01."), ("empty", b"")])
+    @parameterized.expand([("nothing", None), ("text", b"hello"), ("pickle", b"\x80\x04K\x01.")])
     def test_other_things(self, name: str, content: bytes | None) -> None:
         path = self.folder / "thing"
         if content is not None:
@@ -199,6 +199,13 @@ class PathTest(InFolder, unittest.TestCase):
             NotAnArtefactError, r"must (be a checkpoint's prefix, |exist; got nothing).*my-checkpoints"
         ):
             read(path)
+
+    def test_an_empty_file_is_a_broken_one(self) -> None:
+        for name in ("model.h5", "model.keras", "config.json", "thing"):
+            (self.folder / name).write_bytes(b"")
+            with self.assertRaisesRegex(SavedStateError, "must be a checkpoint.*; got an empty file. Copy") as caught:
+                read(self.folder / name)
+            self.assertNotIsInstance(caught.exception, NotAnArtefactError)
 
     def test_needs_neither_tensorflow_nor_keras(self) -> None:
         program = textwrap.dedent(
