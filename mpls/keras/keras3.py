@@ -550,7 +550,7 @@ class Keras3Adapter(FamilyMembers, _Native):
     def _held(self, loss_scale: Any) -> Any:
         if keras.backend.backend() == "tensorflow":
             return loss_scale
-        # Whether others skip, the `update` of a user's class says.
+        # A class of the user may skip by its own `update`.
         if never_skips(loss_scale) or type(loss_scale) is FixedLossScale:
             return FixedState(fixed_value_of(loss_scale), **settings_beyond_originals(loss_scale))
         refuse_off_tensorflow("loss_scale", loss_scale, "be 'dynamic', a number or a FixedLossScale")
