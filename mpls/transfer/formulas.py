@@ -64,8 +64,6 @@ def momentum_product(iterations: int, beta_1: float, exponent: float) -> float:
     few = min(iterations, _STEPS_ONE_BY_ONE)
     for step in range(1, few + 1):
         product *= beta_1 * (1.0 - 0.5 * 0.96 ** (exponent * step))
-        if product == 0.0:
-            break
     # With the exponents of Keras, the factor has long been `beta_1` to the last bit.
     return product * beta_1 ** (iterations - few)
 

@@ -14,9 +14,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.v1 import DynamicLossScale
+from tests.core.behavior import behaving_as
 
 INF, NAN = float("inf"), float("nan")
 
@@ -207,6 +209,34 @@ class OldCodeTest(unittest.TestCase):
         self.assertEqual(float(variable), 0.0)
 
 
+class Unsummed(mpls.experimental.LossScaleOptimizer):  # type: ignore[misc]
+    def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+        return [grad for grad, _ in grads_and_vars]
+
+
+class AggregationOfUsersTest(unittest.TestCase):
+    """Up to TF 2.3, a subclass of the wrapper could leave each replica its own gradients."""
+
+    @parameterized.expand([("legacy", legacy_sgd), ("new", new_sgd)])
+    def test_replicas_decide_as_one(self, name: str, make: Callable[..., Any]) -> None:
+        strategy = mirrored()
+        with behaving_as("2.3"), strategy.scope():
+            variable = tf.Variable(1.0, aggregation=tf.VariableAggregation.MEAN)
+            optimizer = Unsummed(make(0.5), mpls.experimental.DynamicLossScale(8.0))
+            optimizer._create_all_weights([variable])
+
+            def step(grad: Any) -> None:
+                optimizer.get_scaled_loss(tf.constant(1.0))
+                optimizer.apply_gradients([(optimizer.get_unscaled_gradients([grad])[0], variable)])
+
+            function = tf.function(lambda grads: strategy.run(step, (grads,)), autograph=False)
+            for values, scale in (([8.0, INF], 4.0), ([NAN, 8.0], 2.0)):
+                function(distribute(strategy, values))
+                self.assertEqual((locals_of(strategy, variable), float(optimizer.loss_scale())), ([1.0, 1.0], scale))
+            function(distribute(strategy, [2.0, 2.0]))
+            self.assertEqual(locals_of(strategy, variable), [0.5, 0.5])
+
+
 class SummedGradientsTest(unittest.TestCase):
     """Keras 3 sums what it applies. What the user says is summed already is applied once."""
 
@@ -222,11 +252,12 @@ class SummedGradientsTest(unittest.TestCase):
 
         def step(grad: Any) -> None:
             rows = tf.IndexedSlices(tf.reshape(grad, (1, 1)), tf.constant([1]), tf.constant([3, 1]))
-            pairs = [(tf.stack([grad, grad * 2]), weight), (rows, table), (None, missing), (grad, maximum)]
+            pairs = [(tf.stack([grad, grad * 2]), weight), (rows, table), (None, missing), (tf.constant(4.0), maximum)]
             opt.scale_loss(1.0)
             opt.apply_gradients(pairs, skip_gradients_aggregation=True)
 
-        tf.function(lambda grads: strategy.run(step, (grads,)), autograph=False)(distribute(strategy, [4.0, 4.0]))
+        # If they differ, those of the first replica count.
+        tf.function(lambda grads: strategy.run(step, (grads,)), autograph=False)(distribute(strategy, [4.0, 6.0]))
         for local in range(2):
             values = [
                 strategy.experimental_local_results(each.value)[local] for each in (weight, table, missing, maximum)

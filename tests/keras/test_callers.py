@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import pathlib
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import h5py
 import keras
 import pytest
 import tf_keras
@@ -78,14 +80,17 @@ def test_keras_and_users_are_told_apart(family: str, cls: Any, tmp_path: pathlib
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_keras_gets_is_read_as_ours_and_copied_as_a_dict(family: str) -> None:
     optimizers, serialize = FAMILIES[family]
-    serialized = serialize(Base(optimizers.SGD(0.5)))
-    config = serialized["config"]
+    optimizer = Base(optimizers.SGD(0.5))
+    serialized = serialize(optimizer)
+    # As Keras asks.
+    config = eval("optimizer.get_config()", {"__name__": "tf_keras.asking", "optimizer": optimizer})
+    assert has_mark(config)
     for copied in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
         assert (type(copied), copied) == (dict, config)
     if family != "keras3":
         # Keras may have put another optimizer into it.
         config["inner_optimizer"] = serialize(optimizers.SGD(0.25))
-        read = tf_keras.optimizers.deserialize(serialized)
+        read = tf_keras.optimizers.deserialize({**serialized, "config": config})
         assert isinstance(read, Base)
         assert float(read.learning_rate) == 0.25
 
@@ -99,5 +104,11 @@ def test_growth_steps_that_were_changed_are_in_files(multiplier: float, tmp_path
         model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1)])
         model.compile(optimizer, "mse")
         model.save(tmp_path / "model.h5")
+        with h5py.File(tmp_path / "model.h5") as file:
+            config = json.loads(file.attrs["training_config"])["optimizer_config"]["config"]
+        written = (
+            config["loss_scale"]["config"]["increment_period"] if multiplier == 4 else config["dynamic_growth_steps"]
+        )
+        assert written == 5
         read = mpls.keras.load_model(tmp_path / "model.h5").optimizer
         assert (int(read.loss_scale.increment_period), float(read.loss_scale.multiplier)) == (5, multiplier)

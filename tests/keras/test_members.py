@@ -111,3 +111,53 @@ class AnyTest(unittest.TestCase):
         self.assertEqual(float(again.loss_scale), 32.0)
         opt._loss_scale = 0.25
         self.assertEqual(float(opt.loss_scale), 0.25)
+
+    def test_an_inner_config_without_settings_is_that_of_a_legacy_optimizer(self) -> None:
+        read = Ours.from_config({"inner_optimizer": {"class_name": "SGD", "config": {}}, "dynamic": True})
+        self.assertIs(type(read.inner_optimizer), tf_keras.optimizers.legacy.SGD)
+
+    def test_hyperparameters_that_a_subclass_sets_after_its_base(self) -> None:
+        class Sets(Ours):  # type: ignore[misc]
+            def __init__(self, inner_optimizer: Any) -> None:
+                super().__init__(inner_optimizer)
+                self.momentum = 0.75
+
+        opt = Sets(tf_keras.optimizers.legacy.SGD(0.5, momentum=0.25))
+        self.assertEqual(float(opt.inner_optimizer.momentum), 0.75)
+
+    def test_aggregation_by_the_class_of_the_wrapped_optimizer(self) -> None:
+        class Doubles(tf_keras.optimizers.legacy.SGD):
+            def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
+                return [grad * 2 for grad, _ in grads_and_vars]
+
+        variable = tf.Variable(1.0)
+        ((grad, its),) = Ours(Doubles(0.5))._aggregate_gradients([(tf.constant(1.5), variable)])
+        self.assertEqual((float(grad), its is variable), (3.0, True))
+
+    def test_an_optimizer_that_was_saved_before_it_was_wrapped(self) -> None:
+        inner, variable = tf_keras.optimizers.SGD(0.5), tf.Variable(1.0)
+        with tempfile.TemporaryDirectory() as folder:
+            tf.train.Checkpoint(optimizer=inner).write(f"{folder}/before")
+            opt = Ours(inner, initial_scale=8, dynamic_growth_steps=1, count_steps=True)
+            opt.minimize(lambda: variable * 2.0, [variable])
+            path = tf.train.Checkpoint(optimizer=opt).write(f"{folder}/after")
+            again = Ours(tf_keras.optimizers.SGD(0.5), initial_scale=8, dynamic_growth_steps=1, count_steps=True)
+            tf.train.Checkpoint(optimizer=again).read(path)
+        self.assertEqual((float(again.loss_scale), int(again.applied_steps)), (16.0, 1))
+
+    def test_no_initial_scale_of_a_users_own_loss_scale(self) -> None:
+        class Own(mpls.experimental.LossScale):
+            def __call__(self) -> Any:
+                return tf.constant(4.0)
+
+            def update(self, grads: Any) -> Any:
+                return tf.no_op(), tf.constant(True)
+
+            def get_config(self) -> dict[str, Any]:
+                return {}
+
+        opt = Ours(tf_keras.optimizers.SGD(0.5))
+        opt._loss_scale = Own()
+        with self.assertRaisesRegex(AttributeError, "with a Own has no initial_scale"):
+            opt.initial_scale  # noqa: B018
+        self.assertFalse(hasattr(opt, "initial_scale"))

@@ -288,6 +288,7 @@ class ScaledTest(unittest.TestCase):
         native, trained = tf_keras.mixed_precision.LossScaleOptimizer, variables(family)
         source = scaled(native, dynamic=False, initial_scale=64.0)
         train(source, trained, 0, 1)
+        self.assertEqual(export(source, trained).loss_scale, LossScaleRecord(False, 64.0, initial_scale=64.0))
         for make in (Wrapper, native):
             target = scaled(make, dynamic=False, initial_scale=8.0)
             report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
