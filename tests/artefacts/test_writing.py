@@ -18,9 +18,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
+import mpls.experimental
 import mpls.inspect
 import mpls.keras
 from mpls.errors import MplsWarning
+from tests.core.behavior import behaving_as
 from tests.folders import InFolder
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -103,6 +105,17 @@ class PlainSavingTest(WritingTestCase):
 
 
 class GraphTest(WritingTestCase):
+    def test_a_loss_scale_that_has_variables_in_the_graph_already(self) -> None:
+        with behaving_as("2.3"), tf.Graph().as_default():
+            scale = mpls.experimental.DynamicLossScale(8, 2)
+            scale()
+            model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1, kernel_initializer="ones")])
+            model.compile(mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), scale), "mse")
+            for value in (1.0, 1.0, 1.0):
+                model.train_on_batch(np.full([1, 1], value), np.ones([1, 1]))
+            found = model.optimizer.state_dict()
+        self.assertEqual((found["scale"], found["good_steps"]), (16.0, 1))
+
     def test_a_model_of_a_graph(self) -> None:
         def state(model: Any) -> dict[str, Any]:
             found = model.optimizer.state_dict()

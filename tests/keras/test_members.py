@@ -110,7 +110,15 @@ class AnyTest(unittest.TestCase):
             tf.train.Checkpoint(optimizer=again).read(path)
         self.assertEqual(float(again.loss_scale), 32.0)
         opt._loss_scale = 0.25
+        with self.assertRaisesRegex(ValueError, "_loss_scale must be at most 2.*126 for a fixed scale"):
+            opt._loss_scale = 2.0**127
         self.assertEqual(float(opt.loss_scale), 0.25)
+
+    def test_a_scaling_that_is_no_function(self) -> None:
+        class Own(Ours):  # type: ignore[misc]
+            get_scaled_loss = staticmethod(lambda loss: loss * 3)
+
+        self.assertEqual(Own(tf_keras.optimizers.SGD(0.5)).get_scaled_loss(2), 6)
 
     def test_an_inner_config_without_settings_is_that_of_a_legacy_optimizer(self) -> None:
         read = Ours.from_config({"inner_optimizer": {"class_name": "SGD", "config": {}}, "dynamic": True})
