@@ -160,6 +160,7 @@ def gan_of(module: Any) -> Any:
 
 class PartOfAnExecutionTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
+    @pytest.mark.filterwarnings("ignore:Your input ran out of data")
     def test_messages_name_batches_that_there_are(self, name: str, family: str) -> None:
         model = model_of(family, "several_steps")
         arguments = data(2)
