@@ -160,8 +160,9 @@ def gan_of(module: Any) -> Any:
 
 class PartOfAnExecutionTest(unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.filterwarnings("ignore:Your input ran out of data")
     def test_messages_name_batches_that_there_are(self, name: str, family: str) -> None:
+        if family == "keras3" and keras.__version__.startswith("3.6."):
+            self.skipTest("Keras 3.6 ends an epoch before a part of an execution")
         model = model_of(family, "several_steps")
         arguments = data(2)
         few = {**arguments, "x": arguments["x"][:6], "y": arguments["y"][:6]}
