@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Any, SupportsInt
 
 import tensorflow as tf
@@ -129,8 +128,10 @@ class LossScaleCallback(KeepsHistory, CallbackOfAnyKeras):
             batch: its number in the epoch, from 0; with `steps_per_execution`, that of the last one.
             logs: a dict, which is changed, or None.
         """
-        # With several steps per execution, Keras 3 counts on where the data has ended.
-        trained = min(int(batch) + 1, (self.params or {}).get("steps") or sys.maxsize)
+        trained = int(batch) + 1
+        if steps := (self.params or {}).get("steps"):
+            # With several steps per execution, Keras 3 counts on where the data has ended.
+            trained = min(trained, steps)
         self._step = self._step_before + trained
         if trained >= self._due and self._readings is not None:
             self._due = trained - trained % self._every + self._every

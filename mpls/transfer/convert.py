@@ -12,7 +12,7 @@ from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.formats.validity import ANCHOR, SEE_DOCS
 from mpls.transfer.hosts import Host, Place, as_numpy, host_of
 from mpls.transfer.load import given_variables, load_record, require_eager
-from mpls.transfer.scales import counts_of, scale_of
+from mpls.transfer.scales import counts_of, scale_of, tracks_overflows
 from mpls.transfer.settings import settings_of
 from mpls.transfer.transfer_report import TransferReport
 
@@ -169,7 +169,7 @@ def export(optimizer: Any, variables: Sequence[Any] | None = None, key: str = "o
         others={name: as_numpy(variable) for name, variable in host.others().items()},
         # A user's own class of loss scale has no state that mpls knows.
         loss_scale=None if host.wrapper is None else LossScaleRecord(dynamic=True) if scale is None else scale.record,
-        options={"track_overflows": True} if getattr(host.wrapper, "track_overflows", False) else {},
+        options={"track_overflows": True} if tracks_overflows(host.wrapper) else {},
         counts=counts_of(host.wrapper),
     )
 

@@ -120,11 +120,7 @@ class _Loading:
         self._plan_slots(momentum_factor)
         self._plan_others()
         self._scale = plan_scale(record, host.wrapper, plan, self._subject)
-        self._counts = plan_counts(record.counts, host.wrapper, plan)
-        if record.options.get("track_overflows"):
-            plan.leave_out("overflow counts: they stay with the source", has_effect=False)
-        if getattr(host.wrapper, "track_overflows", False):
-            plan.started.append("overflow counts: the target's stay as they are")
+        self._counts = plan_counts(record, host.wrapper, plan)
 
     def _count_steps(self) -> None:
         """Compute the number of steps, and the number of updates.

@@ -240,18 +240,27 @@ def counts_of(wrapper: Any) -> dict[str, int]:
     return {} if record is None else record.read(None)
 
 
-def plan_counts(counts: Mapping[str, int], wrapper: Any, plan: Plan) -> Mapping[str, int]:
+def tracks_overflows(wrapper: Any) -> bool:
+    """Return whether a wrapper counts overflows for each variable; False for None, and for wrappers of others."""
+    return bool(getattr(wrapper, "track_overflows", False))
+
+
+def plan_counts(source: OptimizerRecord, wrapper: Any, plan: Plan) -> Mapping[str, int]:
     """Return the counters of a source that the target will get: none if it counts no steps.
 
     Args:
-        counts: the counters of the source, by name.
+        source: the source.
         wrapper: the wrapper of the target; None if it is not wrapped.
         plan: the plan of the transfer, which gets lines for the report.
     """
-    if counts and record_of(wrapper) is None:
+    if source.options.get("track_overflows"):
+        plan.leave_out("overflow counts: they stay with the source", has_effect=False)
+    if tracks_overflows(wrapper):
+        plan.started.append("overflow counts: the target's stay as they are")
+    if source.counts and record_of(wrapper) is None:
         plan.leave_out("counts of steps: the target counts none", has_effect=False)
         return {}
-    return counts
+    return source.counts
 
 
 def set_counts(wrapper: Any, counts: Mapping[str, int]) -> None:

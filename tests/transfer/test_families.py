@@ -300,6 +300,15 @@ class ScaledTest(unittest.TestCase):
             with self.assertWarnsRegex(MplsWarning, "a dynamic loss scale of 8: the target's is fixed"):
                 mpls.convert_state(target, source, trained)
 
+    def test_overflow_counts_stay(self) -> None:
+        tracking = Wrapper(optimizer("new", "SGD"), track_overflows=True), Wrapper(optimizer("keras3", "SGD"))
+        train(tracking[0], weights := variables("new"), 0, 1)
+        report = mpls.convert_state(*tracking, like("keras3", weights), source_variables=weights)
+        self.assertIn("overflow counts: they stay with the source", report.left_out)
+        target = Wrapper(optimizer("keras3", "SGD"), track_overflows=True)
+        report = mpls.convert_state(tracking[0], target, like("keras3", weights), source_variables=weights)
+        self.assertIn("overflow counts: the target's stay as they are", report.started)
+
     def test_settings_of_scales_that_differ(self) -> None:
         factors = {"growth_factor": 4.0, "backoff_factor": 0.25}
         both = {"initial_scale": 8.0, "count_steps": True}
@@ -327,13 +336,6 @@ class ScaledTest(unittest.TestCase):
         record = dataclasses.replace(export(source), loss_scale=LossScaleRecord(True, 8.0, 1))
         report = load_record(record, Wrapper(optimizer("keras3", "SGD"), **both, **factors), like("keras3", trained))
         self.assertEqual((report.loss_scale, report.differences), ((8.0, 1), ()))
-        tracking = Wrapper(optimizer("new", "SGD"), track_overflows=True), Wrapper(optimizer("keras3", "SGD"))
-        train(tracking[0], weights := variables("new"), 0, 1)
-        report = mpls.convert_state(*tracking, like("keras3", weights), source_variables=weights)
-        self.assertIn("overflow counts: they stay with the source", report.left_out)
-        target = Wrapper(optimizer("keras3", "SGD"), track_overflows=True)
-        report = mpls.convert_state(tracking[0], target, like("keras3", weights), source_variables=weights)
-        self.assertIn("overflow counts: the target's stay as they are", report.started)
         uncounted = Wrapper(optimizer("keras3", "SGD"), initial_scale=8.0)
         report = mpls.convert_state(source, uncounted, like("keras3", trained), source_variables=trained)
         self.assertIn("counts of steps: the target counts none", report.left_out)

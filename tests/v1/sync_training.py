@@ -27,6 +27,13 @@ VALUES = (1.0, 1.0, float("inf"), 2.0, float("nan"), 1.0)
 sessions: list[Any] = []
 
 
+def session_of(sync: Any, num_tokens: int = 0) -> Any:
+    """Return the session of the chief. Without tokens to start with, a step ends when the chief has applied it."""
+    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=num_tokens)]
+    sessions.append(v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks))
+    return sessions[-1]
+
+
 def train(order: str) -> dict[str, Any]:
     feed = v1.placeholder(tf.float32, [])
     variable = v1.get_variable("v", initializer=1.0)
@@ -48,10 +55,7 @@ def train(order: str) -> dict[str, Any]:
 
     state = [variable, global_step, scale._current_loss_scale, scale._num_good_steps]
     slots = sorted(set(train_on.get_slot_names()) | set(optimizer.get_slot_names()))
-    # Without tokens to start with, a step ends when the chief has applied it.
-    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=0)]
-    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
-    sessions.append(session)
+    session = session_of(sync)
     steps: list[list[float]] = []
     for value in VALUES:
         if order == "bare" and not abs(value) < float("inf"):
@@ -68,9 +72,7 @@ def count() -> dict[str, Any]:
     sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 2, 2)
     opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, mpls.v1.FixedLossScale(8), count_steps=True)
     train_op = opt.minimize(variable * 2.0, global_step=global_step)
-    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=2)]
-    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
-    sessions.append(session)
+    session = session_of(sync, 2)
     # The tokens let two calls pass. The third and the fifth wait until the chief has applied a step.
     for _ in range(5):
         session.run(train_op)
@@ -85,9 +87,7 @@ def disable() -> dict[str, Any]:
     sync = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.5), 1, 1)
     opt = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, mpls.v1.DynamicLossScale(8, 2), enabled=False)
     train_op = opt.minimize(variable * float("inf"), global_step=global_step)
-    hooks = [sync.make_session_run_hook(is_chief=True, num_tokens=0)]
-    session = v1.train.MonitoredTrainingSession(is_chief=True, hooks=hooks)
-    sessions.append(session)
+    session = session_of(sync)
     session.run(train_op)
     return {"steps": [str(number) for number in session.run([variable, global_step])]}
 
