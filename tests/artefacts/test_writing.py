@@ -121,10 +121,8 @@ class GraphTest(WritingTestCase):
             found = model.optimizer.state_dict()
             return {name: found[name] for name in ("scale", "good_steps", "applied_steps", "skipped_steps")}
 
-        path, expected = (
-            self.folder / "model.h5",
-            {"scale": 8.0, "good_steps": 1, "applied_steps": 3, "skipped_steps": 1},
-        )
+        path = self.folder / "model.h5"
+        expected = {"scale": 8.0, "good_steps": 1, "applied_steps": 3, "skipped_steps": 1}
         with tf.Graph().as_default():
             model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1, kernel_initializer="ones")])
             optimizer = Ours(tf_keras.optimizers.legacy.SGD(0.25), count_steps=True, **SCALES["dynamic"])

@@ -59,10 +59,8 @@ class NewTest(unittest.TestCase):
 class TraceTest(unittest.TestCase):
     @parameterized.expand([("legacy", "_create_all_weights"), ("new", "_create_all_weights"), ("new", "build")])
     def test_a_function_is_traced_once_if_weights_were_made(self, family: str, method: str) -> None:
-        opt, variable = (
-            Ours(OPTIMIZERS[family].SGD(0.25, momentum=0.5), track_overflows=True, count_steps=True),
-            tf.Variable(1.0),
-        )
+        variable = tf.Variable(1.0)
+        opt = Ours(OPTIMIZERS[family].SGD(0.25, momentum=0.5), track_overflows=True, count_steps=True)
         getattr(opt, method)([variable])
         traces = []
 

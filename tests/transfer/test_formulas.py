@@ -61,6 +61,12 @@ OF_V1: dict[str, tuple[Any, str, dict[str, Any]]] = {
 }
 
 
+def adam_of_v1(**parts: Any) -> OptimizerRecord:
+    """Return a record of an Adam of v1 that has trained one variable."""
+    slots = dict.fromkeys("mv", np.ones(2, np.float32))
+    return OptimizerRecord("ckpt", "v1", "Adam", variables=[VariableRecord("w", "w", slots)], **parts)
+
+
 def of_v1(source: Any, trained: list[Any], target: Any, others: list[Any]) -> Any:
     """Convert the state of an optimizer of v1, by a checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
@@ -161,14 +167,7 @@ class V1Test(unittest.TestCase):
                 f"{scope}beta{i}_power": np.multiply.accumulate(np.full(steps + 1, beta, np.float32))[-1]
                 for i, beta in ((1, 0.9), (2, 0.999))
             }
-            return OptimizerRecord(
-                "ckpt",
-                "v1",
-                "Adam",
-                iterations=global_step,
-                variables=[VariableRecord("w", "w", {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)})],
-                others=powers,
-            )
+            return adam_of_v1(iterations=global_step, others=powers)
 
         weight = tf.Variable([1.0, 2.0], name="w")
         for steps in (0, 1, 7, 700, 5_000, 60_000):
@@ -204,18 +203,14 @@ class V1Test(unittest.TestCase):
     )
     @pytest.mark.filterwarnings("ignore:convert_state left out")
     def test_powers_that_differ(self, name: str, first: float, second: int, steps: int | None) -> None:
-        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
         exact = [np.multiply.accumulate(np.full(200, beta, np.float32)) for beta in (0.9, 0.999)]
         powers = (exact[0][first] if isinstance(first, int) else np.float32(0.9 ** (first + 1)), exact[1][second])
-        record = OptimizerRecord("ckpt", "v1", "Adam", 3, variables=[VariableRecord("w", "w", slots)])
-        record = dataclasses.replace(record, others=dict(zip(("beta1_power", "beta2_power"), powers, strict=True)))
+        record = adam_of_v1(iterations=3, others=dict(zip(("beta1_power", "beta2_power"), powers, strict=True)))
         report = load_record(record, optimizer("legacy", "Adam"), [tf.Variable([1.0, 2.0], name="w")])
         self.assertEqual(report.iterations, 3 if steps is None else steps)
 
     def test_steps_that_may_belong_to_another(self) -> None:
-        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
-        record = OptimizerRecord("ckpt", "v1", "Adam", variables=[VariableRecord("w", "w", slots)])
-        record = dataclasses.replace(record, possible_steps={"beta1_power": np.float32(0.81), "global_step": 7})
+        record = adam_of_v1(possible_steps={"beta1_power": np.float32(0.81), "global_step": 7})
         target, weight = optimizer("legacy", "Adam"), tf.Variable([1.0, 2.0], name="w")
         target.iterations.assign(1)
         self.assertEqual(load_record(record, target, [weight]).iterations, 1)
@@ -240,9 +235,7 @@ class V1Test(unittest.TestCase):
         ]
     )
     def test_a_power_that_is_no_product(self, name: str, beta: float, power: float, steps: int | None) -> None:
-        slots = {"m": np.ones(2, np.float32), "v": np.ones(2, np.float32)}
-        record = OptimizerRecord("ckpt", "v1", "Adam", variables=[VariableRecord("w", "w", slots)])
-        record = dataclasses.replace(record, others={"beta2_power": np.float32(power)})
+        record = adam_of_v1(others={"beta2_power": np.float32(power)})
         target, weight = optimizer("legacy", "Adam", beta_2=beta), tf.Variable([1.0, 2.0], name="w")
         if steps is None:
             with self.assertRaisesRegex(SavedStateError, "on which Adam depends; got none"):
