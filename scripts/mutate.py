@@ -5,9 +5,10 @@ from one that has loaded the frameworks, mpls and the tests, but has run no op: 
 change of the same function, then the fast ones that run little else. What runs as mpls is imported, such as a constant,
 is tried in a process that imports mpls itself. Programs that tests start see no change.
 
-All is kept in `out/mutants`, by the text of what is changed: a run goes on where the last one stopped, and tries those
-again that no test has found. Docstrings, annotations, types, imports, decorators, words of errors and methods without a
-body are left as they are.
+A change that survives all tests that run it has no test that finds it; after `survived 9 of 70 tests` there was no more
+time. All is kept in `out/mutants`, by the text of what is changed: a run goes on where the last one stopped, and tries
+those again that no test has found. Docstrings, annotations, types, imports, decorators, words of errors and methods
+without a body are left as they are.
 """
 
 from __future__ import annotations
@@ -383,8 +384,10 @@ class Records:
             lines[line] = lines[line - 1]
         return lines, collections.Counter(itertools.chain.from_iterable(lines.values()))
 
-    def _tests_for(self, mutant: Mutant, collected: Iterable[str], at_import: Iterable[int]) -> tuple[list[str], bool]:
-        """Return the tests to run for a mutant, as many as there is time for, and whether they run its lines.
+    def _tests_for(
+        self, mutant: Mutant, collected: Iterable[str], at_import: Iterable[int]
+    ) -> tuple[list[str], int, bool]:
+        """Return the tests of a mutant for which there is time, how many there are, and whether they run its lines.
 
         If none does, but mpls does as it is imported, they are those that run any line of the module.
         """
@@ -410,7 +413,7 @@ class Records:
             if self._seconds[test] <= seconds or not chosen:
                 chosen.append(test)
                 seconds -= self._seconds[test]
-        return chosen, is_run
+        return chosen, len(tests), is_run
 
     def _find(self, session: Session, tests: list[str], send: Send) -> int:
         """Run tests up to the first that fails; return 1 if one does. One that does not end, ends the process."""
@@ -436,9 +439,14 @@ class Records:
         return found[-1]
 
     def _judge(
-        self, mutant: Mutant, tests: list[str], prepare: Callable[[], Any], find: Callable[[list[str], Send], int]
+        self,
+        mutant: Mutant,
+        tests: list[str],
+        total: int,
+        prepare: Callable[[], Any],
+        find: Callable[[list[str], Send], int],
     ) -> None:
-        """Run tests with a mutant in a process of its own, and write what became of it."""
+        """Run tests, of this total, with a mutant in a process of its own, and write what became of it."""
 
         def run(tests: list[str], is_changed: bool, send: Send) -> int:
             signal.setitimer(signal.ITIMER_REAL, 120)
@@ -449,7 +457,8 @@ class Records:
         while tests:
             status, last = in_child(functools.partial(run, tests, True))
             if status == 0:
-                return self._write(mutant, "survived", len(tests))
+                how_many = f"all {total}" if len(tests) == total else f"{len(tests)} of {total}"
+                return self._write(mutant, f"survived {how_many} tests", len(tests))
             if last and last not in self._is_sound:
                 self._is_sound[last] = in_child(functools.partial(run, [last], False))[0] == 0
             if not last or self._is_sound[last]:
@@ -469,14 +478,15 @@ class Records:
         gc.freeze()
         left = []
         for mutant in mutants:
-            tests, is_run = self._tests_for(mutant, session.items, at_import[mutant.path])
+            tests, total, is_run = self._tests_for(mutant, session.items, at_import[mutant.path])
             code = _inner(mutant.code(), mutant.first) if is_run else None
             # With functions in it that exist already.
             pairs = [(each, new) for new in _all(code) for each in functions[_place(new)]]
             if any(len(each.__code__.co_freevars) != len(new.co_freevars) for each, new in pairs):
                 pairs = []
             if pairs or not tests:
-                self._judge(mutant, tests, functools.partial(_replace, pairs), functools.partial(self._find, session))
+                prepare, find = functools.partial(_replace, pairs), functools.partial(self._find, session)
+                self._judge(mutant, tests, total, prepare, find)
             # What mpls has called as it was imported, it has called unchanged.
             if tests and (not pairs or ("::" not in self.found[mutant.key] and mutant.start in at_import[mutant.path])):
                 left.append(mutant)
@@ -490,7 +500,8 @@ class Records:
             return mutant.code() if loader.path == str(INSTALLED / mutant.path) else original(loader, name)
 
         prepare = functools.partial(setattr, importlib.machinery.SourceFileLoader, "get_code", get_code)
-        self._judge(mutant, self._tests_for(mutant, collected, at_import)[0], prepare, self._find_anew)
+        tests, total, _ = self._tests_for(mutant, collected, at_import)
+        self._judge(mutant, tests, total, prepare, self._find_anew)
 
 
 def _replace(pairs: Iterable[tuple[FunctionType, CodeType]]) -> None:
@@ -552,7 +563,9 @@ def report(records: Records, mutants: list[Mutant]) -> int:
         open_ = [each for each in tried if "::" not in records.found[each.key]]
         without = [each for each in open_ if reasons.keys().isdisjoint((str(each), f"{each.path} {each.where}"))]
         numbers = f"{len(tried)} changes, {len(tried) - len(open_)} found, {len(open_) - len(without)} accepted"
-        print(f"{path}: {numbers}, {len(without)} open")
+        # The others may be found by a test for which there was no time.
+        gaps = [each for each in without if " of " not in records.found[each.key]]
+        print(f"{path}: {numbers}, {len(without)} open, {len(gaps)} of them without a test that finds them")
         for each in without:
             status = 1
             print(f"\n{records.found[each.key]}\n{each}")
