@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import weakref
@@ -223,13 +224,13 @@ class Tree:
         path = name.replace(".", "/")
         package = name.rpartition(".")[0]
         if os.path.isfile(os.path.join(folder.path, path, _MAIN)):
-            program.add_file(folder, f"{path}/{_MAIN}", name, (folder,))
+            package = name
+            program.add_file(folder, f"{path}/{_MAIN}", package, (folder,))
         else:
             program.add_file(folder, f"{path}.py", package, (folder,))
         # The `__init__.py` files of its packages run before it.
-        parts = path.split("/")
-        for count in range(1, len(parts)):
-            program.add_file(folder, f"{'/'.join(parts[:count])}/__init__.py", ".".join(parts[:count]), (folder,))
+        for outer in itertools.accumulate(filter(None, package.split(".")), "{}.{}".format):
+            program.add_file(folder, f"{outer.replace('.', '/')}/__init__.py", outer, (folder,))
         return program
 
     def code(self, text: bytes | str, shown: str, *, folder: str = "", max_bytes: int = MAX_BYTES) -> Program:

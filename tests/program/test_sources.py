@@ -56,6 +56,24 @@ class FollowingTest(unittest.TestCase):
         with program(package__INIT=USES_V1, package__train="import package"):
             self.assertIn("package/__init__.py:2", chosen("-m", "package.train"))
 
+    def test_packages_run_before_a_module_of_theirs(self) -> None:
+        package = {"package__INIT": "from .net import x", "package__net": USES_V1, "package__train": ""}
+        with program(**package, package__deep__INIT="from .. import net", package__deep__MAIN=""):
+            for name in ("package.train", "package.deep"):
+                self.assertIn("chose --v1 (package/net.py:2 uses tf.placeholder)", chosen("-m", name))
+        sources = {"INIT": "", "net": USES_V1, "deep__INIT": "from ..net import x", "deep__MAIN": "", "deep__train": ""}
+        with program(**{f"package__{name}": source for name, source in sources.items()}):
+            for name in ("package.deep", "package.deep.train"):
+                self.assertIn("chose --v1 (package/net.py:2 uses tf.placeholder)", chosen("-m", name))
+
+    def test_the_programs_in_a_folder(self) -> None:
+        main = "if __name__ == '__main__': pass\n"
+        sources = {"tool": USES_V1 + main, "main": "import tool, lib", "lib": TF, "sub__x": "import deep"}
+        with program(**sources, sub__deep="import main", z="import a", a="import z", sub__INIT=""):
+            found = {each["path"]: len(each["options"]) for each in described(".")["programs"]}
+        # A file that a program of its subfolder imports is none, but for those that test for `__main__`.
+        self.assertEqual(found, {"a.py": 0, "sub/x.py": 1, "tool.py": 1})
+
     def test_a_folder_and_an_archive(self) -> None:
         with program(folder__MAIN="import tools", folder__tools=USES_V1) as path:
             self.assertIn("chose --v1 (folder/tools.py:2 uses tf.placeholder)", chosen("folder"))
@@ -157,6 +175,44 @@ class AliasTest(unittest.TestCase):
     def test_aliases(self, label: str, source: str, others: dict[str, str], expected: str) -> None:
         self.assertEqual(flags(source, **others), expected)
 
+    @parameterized.expand(
+        [
+            ("package.train", f"from {where} import {what}\n{use}.placeholder(1)")
+            for where, what, use in (
+                (".common", "tf", "tf"),
+                (".", "common", "common.tf"),
+                (".", "common as c", "c.tf"),
+                ("package", "common as c", "c.tf"),
+            )
+        ]
+        + [
+            ("package.train", "import package.common\npackage.common.tf.placeholder(1)"),
+            ("package.inner.train", "from ..common import tf\ntf.placeholder(1)"),
+            ("package.inner.train", "from .. import common\ncommon.tf.placeholder(1)"),
+        ]
+    )
+    def test_aliases_in_a_package(self, module: str, source: str) -> None:
+        package = {"package__INIT": "", "package__inner__INIT": "", module.replace(".", "__"): source}
+        for common in ("package__common", "package__common__INIT"):
+            self.assertEqual(flags(f"import {module}", **package, **{common: TF}), "--v1")
+
+    @parameterized.expand(["NEW", "is_new()"])
+    def test_gates_in_a_package(self, test: str) -> None:
+        gate = TF + "NEW = int(tf.__version__.split('.')[0]) > 1\ndef is_new(): return NEW"
+        for imported, name in ((f".common import {test.strip('()')}", test), (". import common", f"common.{test}")):
+            train = TF + f"from {imported}\nif {name}: pass\nelse: tf.placeholder(1)"
+            for common, expected in ((gate, ""), ("NEW = 1\nis_new = NEW", "--v1")):
+                package = {"package__INIT": "", "package__train": train, "package__common": common}
+                self.assertEqual(flags("import package.train", **package), expected)
+
+    def test_a_gate_that_programs_share(self) -> None:
+        main = "import os, sys\nsys.path.append(os.path.dirname(os.path.dirname(__file__)))\nimport config\n"
+        main += "from shared import tf, NEW\nif not NEW: tf.placeholder(1)\ntf.Session()"
+        shared = TF + "NEW = tf.__version__ > '2'"
+        with program(a__main=main, a__config="", b__main=main, b__config="", shared=shared):
+            found = [each["options"] for each in described(".")["programs"]]
+        self.assertEqual([(each["flag"], each["because"]["place"]["line"]) for (each,) in found], [("--v1", 6)] * 2)
+
 
 BROKEN = [
     ("Python 2", b"print 'a'"),
@@ -231,8 +287,8 @@ class BoundsTest(unittest.TestCase):
             with open(path / "zeros.ipynb", "wb") as file:
                 file.truncate(100_000_001)
             unread = described("code.ipynb", "zeros.ipynb")["unread"]
-        reasons = ["is larger than 1000000 bytes", "is larger than 100000000 bytes"]
-        self.assertEqual([each["reason"] for each in unread], reasons)
+        reasons = {"code.ipynb": "is larger than 1000000 bytes", "zeros.ipynb": "is larger than 100000000 bytes"}
+        self.assertEqual({each["path"]: each["reason"] for each in unread}, reasons)
 
     def test_the_garbage_collector_is_left_as_it_was(self) -> None:
         self.addCleanup(gc.enable)
@@ -242,7 +298,10 @@ class BoundsTest(unittest.TestCase):
             self.assertIs(gc.isenabled(), is_on)
 
     def test_sources_that_were_forgotten_are_read_again(self) -> None:
-        with program(main="import a, b\n", a="import tensorflow as tf\n", b="from a import tf\ntf.Session()"):
+        deep = "x" + ".y()" * 700
+        with program(
+            main="import a, b, c\n", a="import tensorflow as tf\n", b="from a import tf\ntf.Session()", c=deep
+        ):
             whole = described(".")
             with unittest.mock.patch("mpls.program.programs._KEPT_BYTES", 0):
                 self.assertEqual(described("."), whole)
