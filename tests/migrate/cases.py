@@ -238,6 +238,59 @@ VALUES = {
         f"{TF}opt = {NATIVE}(inner, {FIXED}8)\nheld = isinstance(opt, ({NATIVE}, int))\n"
     ),
 }
+OWN = "class Own:\n    def loss_scale(self): return 1\n"
+SET_POLICY = f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\n"
+# What has a loss scale by what it is assigned, and what may be something else.
+OBJECTS = {
+    "attributes of an object of the file's class": case(
+        f"{TF_NEW}class T:\n    kind = {NEW}(o, {FIXED}8)\n    def __init__(self, o):\n        self.opt = {NEW}(o, {DYNAMIC})\n"
+        "t = T(o)\nprint(t.opt.loss_scale«()→», t.kind.loss_scale«()→»)\nt.other.loss_scale()\n"
+        "def f(t): t.opt.loss_scale()\nu = make()\nu.opt.loss_scale()\n",
+        *("loss-scale-calls",) * 3,
+    ),
+    "a wrapper in parentheses": case(f"{TF_NEW}(opt := {NEW}(o, {FIXED}8)).loss_scale«()→»\n"),
+    "a subclass with a loss scale of its own": case(
+        f"{TF_OLD}class A({KEPT}):\n    def loss_scale(self): return 1\n    def f(self): return self.loss_scale()\n"
+        "a = A(o, 8)\na.loss_scale()\n"
+    ),
+    "the graph rewrite of what is unknown": case(
+        f"{TF_V1}w = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(make())\nw.loss_scale()\n"
+        "v = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite()\nv.loss_scale()\n",
+        *("loss-scale-calls",) * 2,
+    ),
+    "a decorated function": case(
+        f"{TF_NEW}@wrap\ndef make(): return {NEW}(o, {FIXED}8)\nmake().loss_scale()\nopt = make()\nopt.loss_scale()\n",
+        *("loss-scale-calls",) * 2,
+    ),
+    "None, and then a wrapper": case(
+        f"{TF_NEW}def make(): return\nopt = make()\nopt = {NEW}(o, {FIXED}8)\nopt.loss_scale«()→»\n"
+    ),
+    "isinstance with no class, and with one more": case(
+        f"{TF_NEW}if isinstance(a, ()): a.loss_scale()\nif isinstance(b, ({NEW}, int)): b.loss_scale()\n",
+        *("loss-scale-calls",) * 2,
+    ),
+    "a wrapper or an object of the file's class": case(
+        f"{TF_NEW}{OWN}o = Own()\nopt = {NEW}(i, {FIXED}8) if x else o\nopt.loss_scale()\n", "loss-scale-calls"
+    ),
+    "what a library made, passed on twice": case(
+        f"{TF}import lib\n{KERAS}.Policy\ndef g(a): a.get_scaled_loss(l), a.loss_scale()\ndef f(b): g(b)\nf(lib.x())\n",
+        "loss-scale-calls",
+    ),
+    "what compile wraps": case(
+        f"{SET_POLICY}def f(o):\n    m = make()\n    m.compile(o)\n    m.optimizer.loss_scale«()→»\n"
+    ),
+    "what compile wraps, or an object of the file's class": case(
+        f"{SET_POLICY}{OWN}m = make()\nm.compile(tf.keras.optimizers.SGD())\nm.optimizer.loss_scale«()→»\n"
+        "n = make()\nn.compile('sgd')\nn.optimizer.loss_scale«()→»\nk = make()\nk.compile(Own())\n"
+        "k.optimizer.loss_scale()\ndef f(o):\n    m = make()\n    m.compile(o)\n    m.optimizer.loss_scale()\n",
+        *("loss-scale-calls",) * 2,
+    ),
+    "what compile does not wrap": case(
+        f"{TF_NEW}def f(o):\n    m = make()\n    m.compile(o)\n    m.optimizer.loss_scale()\nn = make()\nn.compile()\n"
+        f"n.compile(*a)\nn.compile({NEW}(o, {FIXED}8))\nn.optimizer.loss_scale«()→»\n",
+        "loss-scale-calls",
+    ),
+}
 MEMBERS = {
     "a variable": case(
         f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nprint(opt.loss_scale«()→ »if a else opt.loss_scale«()→»)\n"
@@ -749,6 +802,7 @@ TABLES = {
     "imports": IMPORTS,
     "members": MEMBERS,
     "native": NATIVES,
+    "objects": OBJECTS,
     "releases": RELEASES,
     "values": VALUES,
     "wrappers": WRAPPERS,
