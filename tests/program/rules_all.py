@@ -469,6 +469,70 @@ FLOWS = [
         NEW + "L = tf.keras.mixed_precision.LossScaleOptimizer\ndef f(o):\n    if isinstance(o, L): o.rho",
         _REPLACED,
     ),
+    ("around what it was", TF + "o = tf.keras.optimizers.SGD()\no = " + _WRAP + "o.momentum", _REPLACED),
+    (
+        "around what it was, by functions",
+        TF + "def wrap(o):\n    o = " + _WRAP + "    return o\n"
+        "def make(): return wrap(tf.keras.optimizers.SGD())\no = make()\no.momentum",
+        _REPLACED,
+    ),
+    (
+        "of mpls, or one of TensorFlow",
+        NEW + "import mpls.keras\nif x: opt = mpls.keras.LossScaleOptimizer(o)\nopt.momentum",
+        _REPLACED,
+    ),
+    *(
+        (f"a model: {source}", f"{TF}{source}.optimizer.lr = 1", "--keras 2")
+        for source in (
+            "tf.keras.Sequential()",
+            "def make(x):\n    if x: return\n    return tf.keras.Sequential()\nmake(1)",
+            "models = [tf.keras.Sequential()]\nmodels[0]",
+            "models = {a: tf.keras.Sequential() for a in b}\nmodels[0]",
+            "model = n or (tf.keras.Sequential() if x else None)\nmodel",
+            "class A(tf.keras.Model): pass\nclass B(A): pass\nB()",
+            "class N:\n    class A(tf.keras.Model): pass\nclass B(N.A): pass\nb = B()\nb",
+        )
+    ),
+    *(
+        (source, f"{TF}m = tf.keras.Sequential()\n{source}", "--keras 2")
+        for source in (
+            "opt = m.optimizer\nopt = other()\nopt.lr = 1",
+            "def f(model): model.optimizer.lr = 1\nf(a)",
+            "class M(tf.keras.Model):\n    def f(self):\n        def g(): self.optimizer.lr = 1\n        g()\nM().f()",
+            "def f(m):\n    if isinstance(m, (int, tf.keras.metrics.Metric)): m.reset_states()\nf(a)",
+        )
+    ),
+    *(
+        (source, WRAPPED + source, f"{OF_2_8} --as-of 2.3")
+        for source in (
+            "def f(my_opt): my_opt.loss_scale()\nf(a)",
+            "my_opt = other()\nmy_opt.loss_scale()",
+            "getattr(opt, 'loss_scale')()",
+            "object.__getattribute__(opt, 'loss_scale')()",
+            "opt._loss_scale.multiplier",
+        )
+    ),
     # Nearly.
     ("either", NEW + "def f(o): return o.momentum\nf(opt)\nf(tf.keras.optimizers.SGD())", ""),
+    ("one or the other", NEW + "if x: opt = tf.keras.optimizers.SGD()\nopt.momentum", ""),
+    *(
+        (source, f"{TF}m = tf.keras.Sequential()\n{source}", "")
+        for source in (
+            "def f(net): net.optimizer.lr = 1\nf(a)",
+            "def f(self): self.optimizer.lr = 1\nf(a)",
+            "def f(optimizer): optimizer.lr = 1\nf(a)",
+            "def f(m):\n    if issubclass(m, tf.keras.metrics.Metric): m.reset_states()\nf(a)",
+            "class L(tf.keras.optimizers.SGD):\n    @property\n    def lr(self): return super().lr\no = L()\no.lr",
+        )
+    ),
+    *(
+        (source, WRAPPED + source, OF_2_8)
+        for source in (
+            "def f(o): o.loss_scale()\nf(a)",
+            "get_opt().loss_scale()",
+            "my_opt = tf.keras.optimizers.SGD()\nmy_opt.loss_scale()",
+            "opt.loss_scale(1)",
+            "opt = prec.Policy('mixed_float16', loss_scale=8)\nopt.loss_scale()",
+        )
+    ),
 ]
