@@ -128,6 +128,31 @@ class FollowingTest(unittest.TestCase):
             found = {each["path"]: [one["flag"] for one in each["options"]] for each in described(".")["programs"]}
         self.assertEqual(found, {"a/main.py": [], "b/main.py": ["--v1"]})
 
+    def test_names_of_modules_that_programs_link_differently(self) -> None:
+        main = "import os, sys\nsys.path.append(os.path.dirname(os.path.dirname(__file__)))\n"
+        main += "from y import tf\ntf.Session()"
+        shared = {"y": "from z import *", "z": "from x import tf", "x": "from config import tf"}
+        for configs in (["tf = 1", TF], [TF, "tf = 1"]):
+            own = dict(zip(("a__config", "b__config"), configs, strict=True))
+            with program(a__main=main, b__main=main, **own, **shared):
+                found = [bool(each["options"]) for each in described(".")["programs"]]
+            self.assertEqual(found, [each == TF for each in configs])
+
+    @parameterized.expand(
+        [
+            ("if False: import odd", False),
+            ("if True: x = 1\nelse: import odd", False),
+            ("if TYPE_CHECKING:\n    if x: import odd", False),
+            ("if x: pass\nelse:\n    if 0: import odd", False),
+            ("if x: import odd", True),
+            ("if not TYPE_CHECKING: import odd", True),
+        ]
+    )
+    def test_imports_that_never_run_are_not_read(self, source: str, is_read: bool) -> None:
+        with program(main=source, odd="print 'a'"):
+            unread = described("main.py")["programs"][0]["unread"]
+        self.assertEqual([each["path"] for each in unread], ["odd.py"] * is_read)
+
     def test_an_own_module_hides_a_framework(self) -> None:
         # A folder called keras beside the program is what `import keras` gives.
         with program(main="import keras\nkeras.ops.x\nkeras.backend.learning_phase()") as path:
