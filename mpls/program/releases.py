@@ -321,7 +321,7 @@ class Releases(Meanings):
                 if result is not None:
                     if _ends_block(node.body if result else node.orelse):
                         yield node.lineno, self._switch(node.test, region, not result, False)
-                elif _ends_block(node.body) and self.is_gate(node.test, region):
+                elif self.is_gate(node.test, region):
                     yield node.lineno, None
 
     def _within_statement(self, state: State, statement: Statement) -> State:

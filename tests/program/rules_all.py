@@ -68,6 +68,7 @@ SAVING = [
 # Conditions that test for the release, ones that only sound so, and names with several spellings.
 SESSION = "    tf.Session()\n"
 _PARSE = "from packaging.version import parse as P\n"
+_NEW = TF + "NEW = tf.__version__ > x\n"
 GATES = [
     ("a version", TF + "if tf.__version__ < '2.5':\n    pass\nelif tf.version.VERSION > x:\n" + SESSION, ""),
     ("a part after others", TF + "*_, a, b = tf.__version__.split('.')\nif a == '9':\n" + SESSION, ""),
@@ -91,6 +92,28 @@ GATES = [
                      "[int(x) for x in v.split('.') if x] > [2, 4]", "P(v) < P('2.4rc0')", "P(v).minor < 19")
     ),
     ("the side of a choice that is never taken", TF + "s = tf.Session() if False else None", ""),
+    *(
+        (source, _NEW + source, "")
+        for source in (
+            "NEW and tf.Session()", "NEW or tf.Session()", "x and NEW and tf.Session()", "NEW and x and tf.Session()",
+            "False and tf.Session()", "True or tf.Session()", "ON = False\nON and tf.Session()",
+            "ON = True\nON or tf.Session()", "m = getattr(tf, 'contrib', tf.compat.v1)\nm.Session()",
+            "for x in y:\n    if NEW: continue\n" + SESSION,
+            *(f"def f():\n    {lines}\n{SESSION}f()" for lines in (
+                "if NEW: return", "if NEW: pass\n    else: return", "if True: return", "if False: pass\n    else: return",
+            )),
+            "ON = True\ndef f():\n    if ON: return\n" + SESSION + "f()",
+            "def f():\n    if NEW: return tf.Session()\nf()",
+            "def is_new():\n    a = 1\n    b = 2\n    return NEW\nif is_new():\n" + SESSION,
+            "from lib import *\nif IS_TF2:\n" + SESSION, "import lib\nif lib.IS_TF2:\n" + SESSION,
+            "class C:\n    def __init__(self): self.new = NEW\n    def f(self):\n        if self.new: tf.Session()\nC().f()",
+            "class C:\n    new = NEW\n    def f(self):\n        if self.new: tf.Session()\nC().f()",
+            "if 'Session' in tf.__dict__:\n" + SESSION, "if getattr(tf, 'x', 0):\n" + SESSION,
+            "if hasattr(opt, 'loss_scale'):\n" + SESSION, "mp = tf.keras\nif hasattr(mp, 'x'):\n" + SESSION,
+            "from tensorflow import *\nif compat.v1.executing_eagerly():\n    Session()",
+            "import tf_keras\nif x and tf_keras:\n" + SESSION,
+        )
+    ),
 ]  # fmt: skip
 NO_GATES = [
     *(
@@ -134,7 +157,27 @@ NO_GATES = [
         "--v1",
     ),
     ("a flag of TensorFlow", TF + "FLAGS = tf.compat.v1.flags.FLAGS\nif FLAGS.fp16:\n" + SESSION, "--v1"),
-]
+    *(
+        (source, _NEW + source, "--v1")
+        for source in (
+            "x and tf.Session()", "tf.Session() and NEW", "True and tf.Session()", "False or tf.Session()",
+            "s = getattr(tf, 'Session')\ns()", "def f():\n    tf.Session()\n    if NEW: return\nf()",
+            *(f"def f():\n    {lines}\n{SESSION}f()" for lines in (
+                "if x: return", "if False: return", "if True: pass\n    else: return", "if NEW: pass",
+            )),
+            "ON = False\ndef f():\n    if ON: return\n" + SESSION + "f()",
+            "def is_new():\n    a = 1\n    b = 2\n    c = 3\n    return NEW\nif is_new():\n" + SESSION,
+            "def is_new(): NEW\nif is_new():\n" + SESSION, "if IS_TF2:\n" + SESSION,
+            "from lib import *\nif FAST:\n" + SESSION, "from tensorflow import *\nif IS_TF2:\n" + SESSION,
+            "import lib\nif lib.FAST:\n" + SESSION, "import lib\nif lib.a.IS_TF2:\n" + SESSION,
+            "lib = make()\nif lib.IS_TF2:\n" + SESSION, "import lib_compat\nif lib_compat:\n" + SESSION,
+            "class C:\n    new = x\n    def f(self):\n        if self.new: tf.Session()\nC().f()",
+            "if 'Session' in x.__dict__:\n" + SESSION, "if getattr(tf, 'x'):\n" + SESSION,
+            "if hasattr(opt, 'other'):\n" + SESSION, "import x\nif x is not None:\n" + SESSION,
+            "k = other\nif hasattr(k, 'x'):\n" + SESSION,
+        )
+    ),
+]  # fmt: skip
 NAMES = [
     ("of a tuple", TF + "mp, n = tf.keras.mixed_precision.experimental, 1\nmp.set_policy('float32')", "--keras 2"),
     ("None first", "tf = None\n" + TF + "tf.Session()", "--v1"),
