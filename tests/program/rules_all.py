@@ -480,12 +480,39 @@ _MODULES = (
     "else:\n    from tensorflow.keras.mixed_precision import experimental as mp\n    W = mp.LossScaleOptimizer" + _USE
 )
 
+
+def _chosen(choice: str) -> str:
+    classes = choice.replace("OTHER", "mp.experimental.LossScaleOptimizer").replace("PUBLIC", "mp.LossScaleOptimizer")
+    return f"{TF}mp = tf.keras.mixed_precision\nL = {classes}\nopt = L(tf.keras.optimizers.SGD(1))\nopt.momentum"
+
+
 TWO_BRANCHES = [
     ("a version by its parts", _MODULES, _REPLACED),
     ("a version in another form", _MODULES.replace("(major, minor)", "parts_of(tf.__version__)"), _REPLACED),
+    *(
+        (choice, _chosen(choice), _REPLACED)
+        for choice in (
+            "PUBLIC if hasattr(mp, 'experimental') else OTHER",
+            "OTHER if tf.__version__ < x else PUBLIC",
+            "PUBLIC if tf.__version__ > x else OTHER",
+            "getattr(mp, 'LossScaleOptimizer', OTHER)",
+            "getattr(mp, 'LossScaleOptimizer', None) or OTHER",
+            "x or PUBLIC",
+        )
+    ),
     # The experimental one, which is looked for first and is there.
+    *(
+        (choice, _chosen(choice), "")
+        for choice in (
+            "OTHER if hasattr(mp, 'experimental') else PUBLIC",
+            "PUBLIC if not hasattr(mp, 'experimental') else OTHER",
+            "(OTHER if hasattr(mp, 'experimental') else None) or PUBLIC",
+        )
+    ),
     ("not hasattr of the other", _if("not hasattr(mp, 'experimental')", _PUBLIC, _OTHER), _OF_EXPERIMENTAL),
     # Nearly.
+    ("no test", _chosen("OTHER if x else PUBLIC"), OF_2_8),
+    ("a default of the experimental one", _chosen("getattr(mp.experimental, 'LossScaleOptimizer', PUBLIC)"), OF_2_8),
     ("no test for a release", _if("args.old", _OTHER, _PUBLIC).replace("get_weights()", "lr"), _OF_EXPERIMENTAL),
 ]
 
