@@ -57,7 +57,54 @@ MODEL = TF + "import os, tempfile\nmodel = tf.keras.Sequential()\n"
 SAVING = [
     ("in a folder", MODEL + "def f(d): model.save(os.path.join(d, 'model'))", "--keras 2"),
     ("a callback of keras", "from keras.callbacks import ModelCheckpoint\nModelCheckpoint(filepath='b')", "--keras 2"),
+    *(
+        (f"to {path}", f"{MODEL}p = 'a'\nmodel.save({path})", "--keras 2")
+        for path in (
+            "f'{d}/b'",
+            "d + '/b'",
+            "d / 'b'",
+            "tempfile.mkdtemp(prefix='x', dir=d)",
+            "p",
+            "'a', save_format='tf'",
+        )
+    ),
+    *(
+        (call, f"{MODEL}{call}", "--keras 2")
+        for call in (
+            "model.save_weights('a')",
+            "model.save_weights('a.h5')",
+            "model.load_weights('a')",
+            "tf.keras.callbacks.ModelCheckpoint('a.h5', save_weights_only=True)",
+        )
+    ),
     # Nearly.
+    *(
+        (call, f"{MODEL}{call}", "")
+        for call in (
+            "model.save_weights('a.weights.h5')",
+            "model.load_weights('a.h5')",
+            "tf.keras.callbacks.ModelCheckpoint('a.h5', save_weights_only=False)",
+            "tf.keras.callbacks.ModelCheckpoint('a.h5', save_best_only=True)",
+        )
+    ),
+    *(
+        (f"to {path}", f"{MODEL}p = 'a'\np = other()\nmodel.save({path})", "")
+        for path in (
+            "d - 'b'",
+            "f'{d}/{x}'",
+            "tempfile.mkdtemp(suffix='.h5')",
+            "tempfile.mkdtemp('.h5')",
+            "os.path.join('a')",
+            "os.path.join(d, x)",
+            "os.path.join('hf://a', 'b')",
+            "b'x'",
+            "'a', zipped=False",
+            "'a', **options",
+            "p",
+            "name + '5'",
+            "path_of('b')",
+        )
+    ),
     ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
     ("to an f-string", MODEL + "def f(d): model.save(f'{d}/a.h5')", ""),
     ("to what is not told", MODEL + "model.save(*arguments)\nmodel.save(paths[0])", ""),
@@ -204,6 +251,15 @@ SPELLINGS = [
 SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "
 _COPY = "tensorflow.python.keras"
 SUBCLASSES = [
+    *(
+        (call, SUB + call, expected)
+        for call, expected in (
+            ("super(L, self).__init__(opt, True)", "--keras 2 --replace-existing"),
+            ("super().__init__(opt, 5)", ""),
+            ("if tf.__version__ < x: super().__init__(opt, False)", ""),
+            ("other(opt, False)", ""),
+        )
+    ),
     ("by position", SUB + "super().__init__(opt, False, 2)", "--keras 2 --replace-existing"),
     (
         "of the private copy",
@@ -580,6 +636,23 @@ FLOWS = [
             "getattr(opt, 'loss_scale')()",
             "object.__getattribute__(opt, 'loss_scale')()",
             "opt._loss_scale.multiplier",
+        )
+    ),
+    *(
+        (source, f"{WRAPPED}{source}", f"{OF_2_8}{as_of}")
+        for source, as_of in (
+            ("s = opt.loss_scale\nif callable(t): s()", " --as-of 2.3"),
+            (
+                "class A:\n    def __init__(self): self.s = opt.loss_scale\n    def f(self): self.s()\nA().f()",
+                " --as-of 2.3",
+            ),
+            ("s = opt.loss_scale\nif isinstance(s, X): s()", ""),
+            ("s = opt.loss_scale\ns = f\ns()", ""),
+            (
+                "class A:\n    def __init__(self): self.s = opt.loss_scale\n"
+                "    def f(self):\n        if callable(self.s): self.s()\nA().f()",
+                "",
+            ),
         )
     ),
     # Nearly.
