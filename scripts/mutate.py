@@ -7,8 +7,8 @@ is tried in a process that imports mpls itself. Programs that tests start see no
 
 A change that survives all tests that run it has no test that finds it; after `survived 9 of 70 tests` there was no more
 time. All is kept in `out/mutants`, by the text of what is changed: a run goes on where the last one stopped, and tries
-those again that no test has found. Docstrings, annotations, types, imports, decorators, words of errors and methods
-without a body are left as they are.
+those again that no test has found. Docstrings, annotations, types, imports, decorators, words of errors, methods
+without a body, and how deep something is followed are left as they are.
 """
 
 from __future__ import annotations
@@ -180,6 +180,9 @@ def _is_left_out(node: cst.CSTNode) -> bool:
         return node.test.value == "TYPE_CHECKING"
     if isinstance(node, cst.Raise):
         return isinstance(node.exc, cst.Name) and node.exc.value == "NotImplementedError"
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.left, cst.Name):
+        # How deep something is followed at most.
+        return node.left.value == "depth"
     if isinstance(node, cst.Arg):
         return _is_strict(node)
     return isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom)
