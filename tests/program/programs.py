@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -59,7 +60,10 @@ def read(source: str, **others: str) -> dict[str, Any]:
 
 def needs(path: str) -> str:
     """Return the options that a program in this folder needs, as `mpls doctor` says."""
-    return " ".join(option["flag"] for each in described(path)["programs"] for option in each["options"])
+    options = [option for each in described(path)["programs"] for option in each["options"]]
+    # Each says why, as the end of a sentence that begins with the line.
+    assert all(re.match("[a-z]+ (?!.*(None|True))", option["because"]["what"]) for option in options), options
+    return " ".join(option["flag"] for option in options)
 
 
 def choices(*words: str, **variables: str) -> tuple[dict[str, Any], str]:
