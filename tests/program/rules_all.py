@@ -20,6 +20,7 @@ CONTRIB = [
 ]
 
 GRAPH = TF + "tf.compat.v1.disable_eager_execution()\n"
+_APPLY = "    def _resource_apply_dense(self, g, v): pass"
 # Programs of Keras 2 and of its older optimizers.
 KERAS = [
     ("with an optimizer", WRAPPED, OF_2_8),
@@ -49,6 +50,21 @@ KERAS = [
     ),
     ("graphs alone", GRAPH + "tf.compat.v1.placeholder(tf.float32)", ""),
     ("a session beside layers", TF + "tf.compat.v1.Session()\ntf.keras.layers.Dense(1)", ""),
+    *(
+        (source, f"{TF}m = tf.keras.Sequential()\n{source}", expected)
+        for source, expected in (
+            ("o = tf.keras.optimizers.SGD()\no.get_slot(v, 'm')", OF_2_8),
+            ("o = tf.keras.optimizers.legacy.SGD()\no.get_slot(v, 'm')", "--keras 2"),
+            (
+                "o = tf.keras.optimizers.SGD()\nif x: o = tf.keras.optimizers.legacy.SGD()\no.get_slot(v, 'm')",
+                "--keras 2",
+            ),
+            (f"class X(tf.keras.optimizers.Optimizer):\n{_APPLY}", OF_2_8),
+            ("class X(tf.keras.optimizers.Optimizer):\n    def other(self, g): pass", ""),
+            (f"class X(tf.keras.layers.Layer):\n{_APPLY}", ""),
+            (f"B = tf.keras.optimizers.Optimizer if tf.__version__ < x else tf.Module\nclass X(B):\n{_APPLY}", ""),
+        )
+    ),
     # Nearly.
     ("keras alone", "import keras\nkeras.layers.Dense(1)", ""),
 ]
@@ -648,6 +664,8 @@ FLOWS = [
             ),
             ("s = opt.loss_scale\nif isinstance(s, X): s()", ""),
             ("s = opt.loss_scale\ns = f\ns()", ""),
+            ("class A:\n    def loss_scale(self): pass\nopt.loss_scale()", " --as-of 2.3"),
+            ("class A:\n    def loss_scale(self): pass\nopt.loss_scale.multiplier", ""),
             (
                 "class A:\n    def __init__(self): self.s = opt.loss_scale\n"
                 "    def f(self):\n        if callable(self.s): self.s()\nA().f()",
