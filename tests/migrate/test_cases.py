@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import pathlib
 import re
 
 import pytest
 
 from .cases import CASES, Case
+from .messages import FILE, lines_about
 from .migrating import after, command, messages, migrated
 
 
@@ -21,6 +23,19 @@ def test_case(case: Case) -> None:
     assert found.rules == case.left
     # A second run changes nothing.
     assert after(case.after, *case.options) == case.after
+
+
+SAID = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_said(name: str) -> None:
+    """As it was read and committed: `python -m tests.migrate.messages` writes it anew."""
+    assert lines_about(CASES[name]) == SAID[name]
+
+
+def test_nothing_is_said_of_a_case_that_is_gone() -> None:
+    assert SAID.keys() == CASES.keys()
 
 
 def diffs_of_the_document() -> list[list[str]]:
