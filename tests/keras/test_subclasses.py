@@ -14,6 +14,7 @@ from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.errors import MplsWarning
 from tests.core.behavior import ReleaseTest
 from tests.keras.families import OPTIMIZERS
 
@@ -81,6 +82,44 @@ class SubclassTest(_Stepping):
         del optimizer.get_scaled_loss
         (grad,) = self.scaled_grads(optimizer, variable, 1.0)
         np.testing.assert_array_equal(grad, [2.0**15] * 2)
+
+
+class OwnScaling(mpls.keras.LossScaleOptimizer):
+    """Scales and unscales by itself."""
+
+    def get_scaled_loss(self, loss: Any) -> Any:
+        return loss * self.loss_scale
+
+    def get_unscaled_gradients(self, grads: Any) -> Any:
+        return [grad / self.loss_scale for grad in grads]
+
+
+class SameScaling(mpls.keras.LossScaleOptimizer):
+    """Calls what it overrides."""
+
+    def get_scaled_loss(self, loss: Any) -> Any:
+        return super().get_scaled_loss(loss)
+
+
+class CountedCallsTest(_Stepping):
+    @parameterized.expand(OPTIMIZERS)
+    def test_calls_of_own_methods_in_another_function(self, family: str) -> None:
+        optimizer, variable = OwnScaling(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0), tf.Variable([4.0])
+
+        @tf.function
+        def grads() -> Any:
+            return optimizer.get_unscaled_gradients(self.scaled_grads(optimizer, variable, 1.0))
+
+        # Without a warning, which would be an error here.
+        optimizer.apply_gradients(zip(grads(), [variable], strict=True))
+        np.testing.assert_array_equal(variable, [3.5])
+
+    @parameterized.expand(OPTIMIZERS)
+    def test_a_method_and_the_one_that_it_calls_are_one_call(self, family: str) -> None:
+        optimizer, variable = SameScaling(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0), tf.Variable([4.0])
+        self.step(optimizer, variable)
+        with self.assertWarnsRegex(MplsWarning, "in this step"):
+            optimizer.apply_gradients([(tf.constant([1.0]), variable)])
 
 
 class OfTF21(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
