@@ -50,8 +50,14 @@ class StyleTest(unittest.TestCase):
         ("scale_loss unscaled apply_gradients", r"get_unscaled_gradients\(\) is one too many: apply_gradients\(\)"),
         ("scale_loss unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
         ("get_scaled_loss unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
-        ("unscaled apply", r"get_unscaled_gradients\(\) is one too many: apply\(\) unscales"),
-        ("scale_loss get_scaled_loss apply", r"get_scaled_loss\(\) is one too many: the loss is scaled by both"),
+        (
+            "unscaled apply",
+            r"got get_unscaled_gradients\(\), apply\(\)\. get_unscaled_gradients\(\) is one too many: apply",
+        ),
+        (
+            "scale_loss get_scaled_loss apply",
+            r"got get_scaled_loss\(\), scale_loss\(\), apply\(\)\. get_scaled_loss\(\) is one too",
+        ),
         ("get_scaled_loss scale_loss apply_gradients", r"get_scaled_loss\(\) is one too many: the loss is scaled"),
         ("get_scaled_loss scale_loss unscaled apply_gradients", r"scale_loss\(\) is one too many: the loss is"),
         ("get_scaled_loss apply_gradients", r"get_unscaled_gradients\(\) must be called between"),
