@@ -151,6 +151,17 @@ class AcceptedTest(unittest.TestCase):
             with self.assertWarnsRegex(mpls.errors.MplsWarning, had_no_effect):
                 Experimental.from_config({**fixed.get_config(), "max_consecutive_skips": 2})
 
+    def test_options_beside_a_loss_scale_in_a_config(self) -> None:
+        """As configs were up to TF 2.3."""
+        old = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 8.0}}
+        inner = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()["inner_optimizer"]
+        config = {"optimizer": inner, "loss_scale": old, "track_overflows": True}
+        with self.assertWarnsRegex(mpls.errors.MplsWarning, "track_overflows had no effect .*mpls docs fixed-scales"):
+            mpls.keras.LossScaleOptimizer.from_config(config)
+        config["loss_scale"] = {"class_name": "DynamicLossScale", "config": {"initial_loss_scale": 8.0}}
+        made = mpls.keras.LossScaleOptimizer.from_config(config)
+        self.assertIs(made.get_config()["track_overflows"], True)
+
     def test_a_config_that_no_wrapper_of_today_takes(self) -> None:
         inner = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()["inner_optimizer"]
         scale = {"class_name": "DynamicLossScale", "config": {"multiplier": 4}}
