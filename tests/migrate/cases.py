@@ -240,6 +240,8 @@ VALUES = {
 }
 OWN = "class Own:\n    def loss_scale(self): return 1\n"
 SET_POLICY = f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\n"
+_USE = "def f(o): o.get_scaled_loss(l), o.loss_scale«()→»\n"
+_RUN = "class C:\n    def run(self, o): return o.loss_scale()\n"
 # What has a loss scale by what it is assigned, and what may be something else.
 OBJECTS = {
     "attributes of an object of the file's class": case(
@@ -290,6 +292,39 @@ OBJECTS = {
         f"n.compile(*a)\nn.compile({NEW}(o, {FIXED}8))\nn.optimizer.loss_scale«()→»\n",
         "loss-scale-calls",
     ),
+    "a policy that is passed on": case(
+        f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\n{_USE}f(p)\n".replace("«()→»", "()"), "loss-scale-calls"
+    ),
+    "an optimizer that is passed on": case(f"{TF}{KERAS}.Policy\nopt = tf.keras.optimizers.SGD()\n{_USE}f(opt)\n"),
+    "one of two unknown objects": case(f"{TF}{KERAS}.Policy\n{_USE}f(x if y else z)\n"),
+    "an unknown object, or one of a library": case(
+        f"{TF}import lib\n{KERAS}.Policy\n{_USE}f(x if y else lib.z())\n".replace("«()→»", "()"), "loss-scale-calls"
+    ),
+    "attributes of self, of a library or not": case(
+        f"{TF}import lib\n{KERAS}.Policy\nclass A(B):\n    def __init__(self): self.z = lib.w\n"
+        "    def f(self): self.z.opt.get_scaled_loss(l), self.z.opt.loss_scale()\n"
+        "    def g(self): self.k.get_scaled_loss(l), self.k.loss_scale«()→»\n"
+        "    def h(self): self[0].get_scaled_loss(l), self[0].loss_scale«()→»\n",
+        "loss-scale-calls",
+    ),
+    **{
+        f"what a method gets by {call}": case(
+            f"{TF_NEW}class C:\n    def run(self, o): return o.loss_scale«()→»\n{call}({name}{NEW}(i, {FIXED}8))\n"
+        )
+        for call, name in (("c.run", ""), ("make().run", ""), ("C().run", "o="))
+    },
+    **{
+        f"what {what} gets": case(
+            f"{TF_NEW}import lib\n{start}x.run({star}{NEW}(i, {FIXED}8))\n{more}", "loss-scale-calls"
+        )
+        for what, start, star, more in (
+            ("a method of two classes", f"class D:\n    def run(self, o): pass\n{_RUN}", "", ""),
+            ("a method from a library too", _RUN, "", "y.run(lib.z())\n"),
+            ("a method unknown objects too", _RUN, "", "y.run(z)\n"),
+            ("a method by a star", _RUN, "*", ""),
+            ("a function of that name", "def run(self, o): return o.loss_scale()\n", "", ""),
+        )
+    },
 }
 MEMBERS = {
     "a variable": case(
