@@ -61,6 +61,8 @@ _WORDS = {"advice", "constraint", "anchor", "subject", "__all__", "__slots__"}
 _REPLACED_BELOW = (mutators.operator_arg_removal, mutators.operator_if_exp)
 _OPERATORS = [each for each in mutators.mutation_operators if each[1] not in _REPLACED_BELOW]
 _NOTHING = cst.Name("None")
+# What follows the name of the test that found a change.
+_HOW = re.compile(" did not end$| ended the process: .*")
 
 
 @functools.cache
@@ -323,7 +325,7 @@ class Records:
     def _note(self, result: dict[str, Any]) -> None:
         self.found[result["key"]] = result["found"]
         if "::" in result["found"]:
-            self._killers[f"{result['path']} {result['where']}"][result["found"].split(" ")[0]] += 1
+            self._killers[f"{result['path']} {result['where']}"][_HOW.sub("", result["found"])] += 1
 
     def _write(self, mutant: Mutant, found: str, tests: int) -> None:
         result = {"key": mutant.key, "found": found, "tests": tests, **dataclasses.asdict(mutant)}
