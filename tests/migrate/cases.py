@@ -188,6 +188,18 @@ WRAPPERS = {
     ),
     "no tf at all": case(f"opt = {EXPERIMENTAL}.LossScaleOptimizer(opt, 1)\n", "unknown-modules"),
 }
+WRAPPERS |= {
+    f"the scale {scale}": case(f"{TF_NEW}opt = {NEW}(opt, {FIXED}{scale})\n")
+    for scale in ("1 << 15", "1024 ** 2", "2 ** 64", "1", "1.0")
+}
+WRAPPERS |= {
+    f"the scale {scale}, of which nothing is told": case(f"{TF_OLD}opt = {KEPT}(opt, {scale})\n")
+    for scale in ("3 << 127", "2000 ** 2", "2 ** 65", "2 ** -1", "1 >> 2", "x << 2", "-1")
+}
+WRAPPERS |= {
+    f"the arguments {given}": case(f"{TF_OLD}opt = {KEPT}({given})\n", "experimental-wrapper")
+    for given in ("", "optimizer=o", "o, **more", "o, loss_scale=8, **more", "o, name='a'")
+}
 VALUES = {
     "a tuple": case(
         f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
@@ -825,6 +837,25 @@ NATIVES = {
     "the rewrite of another optimizer": native(
         f"{TF_V1}opt = «tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite(opt)\n"
     ),
+}
+NATIVES |= {
+    f"the policy that {policy} gives": native(f"{TF_OLD}p = {MODULE}.{policy}\n")
+    for policy in (
+        "Policy('float32_vars')",
+        "Policy(name)",
+        "Policy('float32', None)",
+        "Policy(name='float16')",
+        "Policy",
+    )
+}
+NATIVES |= {
+    "a policy that was removed": native(f"{TF_OLD}p = {MODULE}.Policy('infer')\n", "removed-policies"),
+    "the loss scale of a policy": native(f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\nprint(p.loss_scale)\n"),
+    "a policy beside a wrapper's loss scale": native(
+        f"{TF}p = «{EXPERIMENTAL}→{KERAS}».Policy('mixed_float16')\nopt = {NATIVE}(o, {FIXED}8)\n"
+        "print(opt.loss_scale«()→»)\n"
+    ),
+    "a subclass of the policy": native(f"{TF_OLD}class P({MODULE}.Policy): pass\n"),
 }
 # What is migrated stays as it is.
 VALUES |= {f"again: {name}": dataclasses.replace(each, before=each.after, left=()) for name, each in VALUES.items()}
