@@ -74,6 +74,26 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(places, [(4, False, "AMP"), (6, True, None)])
         self.assertIn("4 (behind AMP), 6", out)
 
+    @parameterized.expand(
+        [
+            ("AMP = False\nUSE if AMP else None", "AMP"),
+            ("AMP = True\nNone if AMP else USE", "not AMP"),
+            ("AMP = True\nNone if not AMP else USE", None),
+            ("AMP = False\nAMP and USE", "AMP"),
+            ("AMP = True\nAMP or USE", "not AMP"),
+            ("AMP = True\nnot AMP and USE", "not AMP"),
+            ("AMP = True\ndef f():\n    if AMP: return\n    USE\nf()", "not AMP"),
+            ("AMP = False\ndef f():\n    if not AMP: return\n    USE\nf()", "AMP"),
+            ("AMP = False\ndef f():\n    if AMP: pass\n    else: return\n    USE\nf()", "AMP"),
+            ("AMP = False\nif AMP and x: USE", "AMP and x"),
+            ("A = True\nB = A\nif not B: USE", "not B"),
+        ]
+    )
+    def test_which_switch_a_name_is_behind(self, source: str, behind: str | None) -> None:
+        source = source.replace("USE", "tf.keras.mixed_precision.experimental.set_policy('float32')")
+        (name,) = read(TF + source)["names"]
+        self.assertEqual([(each["certain"], each["behind"]) for each in name["places"]], [(behind is None, behind)])
+
     def test_what_replaces_a_removed_policy_in_graph_mode(self) -> None:
         use = "tf.keras.mixed_precision.experimental.set_policy('float16_with_float32_vars')\n"
         for before, is_graph in (("", False), ("tf.compat.v1.disable_v2_behavior()\n", True), ("tf.Session()\n", True)):
