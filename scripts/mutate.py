@@ -34,7 +34,7 @@ import textwrap
 import time
 import traceback
 import unittest.mock
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -390,7 +390,7 @@ class Records:
         return lines, collections.Counter(itertools.chain.from_iterable(lines.values()))
 
     def _tests_for(
-        self, mutant: Mutant, collected: Iterable[str], at_import: Iterable[int]
+        self, mutant: Mutant, collected: Iterable[str], at_import: Collection[int]
     ) -> tuple[list[str], int, bool]:
         """Return the tests of a mutant for which there is time, how many there are, and whether they run its lines.
 
@@ -400,7 +400,8 @@ class Records:
         places = range(mutant.start, mutant.start + len(mutant.old.splitlines()))
         tests: set[str] = set().union(*(lines.get(line, ()) for line in places))
         is_run = bool(tests) and mutant.first > 0
-        if not is_run and mutant.start in at_import:
+        # Of a constant of several lines, one alone is said to run.
+        if not is_run and (mutant.start in at_import or (at_import and not mutant.first)):
             tests = set(breadth)
         tests &= self._seconds.keys() & set(collected)
         # First what has failed before; then one case of each test for each way through the function, then more.
@@ -497,7 +498,7 @@ class Records:
                 left.append(mutant)
         return left
 
-    def try_module(self, mutant: Mutant, collected: Iterable[str], at_import: Iterable[int]) -> None:
+    def try_module(self, mutant: Mutant, collected: Iterable[str], at_import: Collection[int]) -> None:
         """Import the changed module, and run tests."""
         original = importlib.machinery.SourceFileLoader.get_code
 
