@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpls.core.identifiers import deserialize, get, serialize
+from mpls.core.loss_scale import LossScale
 from mpls.upstream.tensorflow import weights_of
 
 __all__ = [
@@ -25,7 +26,7 @@ def get_loss_scale_weights(loss_scale: Any) -> list[Any]:
         loss_scale: a `LossScale`, of mpls or of TensorFlow.
 
     Returns:
-        Its variables; for a fixed one there are none.
+        Its variables, which are created if need be; for a fixed one there are none.
 
     Reproduces:
         `tensorflow.python.training.experimental.loss_scale.get_loss_scale_weights`, TF 1.14 to 2.3.
@@ -36,4 +37,7 @@ def get_loss_scale_weights(loss_scale: Any) -> list[Any]:
         >>> get_loss_scale_weights(mpls.experimental.FixedLossScale(8))
         []
     """
+    if isinstance(loss_scale, LossScale):
+        # The original's constructor created them.
+        loss_scale._create_weights_at_first_use()
     return weights_of(loss_scale)

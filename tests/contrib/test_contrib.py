@@ -18,7 +18,7 @@ from parameterized import parameterized
 
 import mpls.contrib
 import mpls.v1
-from mpls.errors import MplsError, MplsWarning
+from mpls.errors import MplsError, MplsWarning, UndefinedMethodError
 from mpls.inspect import inspect
 from mpls.monitor.scale_readings import Readings
 
@@ -374,6 +374,13 @@ class CheckpointTest(unittest.TestCase):
         tf.train.Checkpoint(variable=variable, optimizer=inside).restore(path).expect_partial()
         self.assertEqual(self.step(optimizer, variable), expected)
 
+    def test_a_bare_optimizer_in_a_graph(self) -> None:
+        path, _, _ = self.saved("bare")
+        with tf.Graph().as_default():
+            optimizer = MAKE["dynamic"](v1.train.AdamOptimizer(0.125))
+            with self.assertWarnsRegex(MplsWarning, "holds no loss scale.*stays at 64"):
+                tf.train.Checkpoint(optimizer=optimizer).restore(path)
+
     @parameterized.expand([("dynamic", "v1", "int64"), ("v1", "dynamic", "int32")])
     def test_scales_of_v1(self, source: str, target: str, dtype: str) -> None:
         path, _, _ = self.saved(source)
@@ -422,6 +429,8 @@ class CheckpointTest(unittest.TestCase):
         path = tf.train.Checkpoint(optimizer=optimizers[0]).save(self.prefix)
         tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
         self.assertEqual(float(optimizers[1]._loss_scale_manager.scale), 2.0)
+        with self.assertRaisesRegex(UndefinedMethodError, "^Own defines no state_dict"):
+            optimizers[0].state_dict()
         with tf.Graph().as_default(), v1.Session() as session:
             manager = Own(2.0)
             mpls.contrib.LossScaleOptimizer(SGD, manager).minimize(tf.Variable(1.0) * 1.0)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from parameterized import parameterized
 
 from mpls.errors import MplsError
-from mpls.experimental.loss_scales import deserialize, get, serialize
+from mpls.experimental.loss_scales import deserialize, get, get_loss_scale_weights, serialize
 from mpls.v1 import DynamicLossScale, FixedLossScale, LossScale
 
 v1 = tf.compat.v1
@@ -248,6 +248,12 @@ class StateTest(unittest.TestCase):
             decorate(lambda scale=scale: scale.update([tf.constant(1.0)])[1])()
             self.assertEqual(float(scale()), after)
             self.assertEqual(scale.get_config()["increment_period"], period)
+
+    def test_weights(self) -> None:
+        for scale in (DynamicLossScale(8), tf.compat.v1.mixed_precision.DynamicLossScale(8)):
+            names = {each.name.partition(":")[0].rpartition("/")[2] for each in get_loss_scale_weights(scale)}
+            self.assertEqual(names, {"current_loss_scale", "good_steps"})
+        self.assertEqual(get_loss_scale_weights(FixedLossScale(8)), [])
 
 
 class UpdateInGraphsTest(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,22 @@ class SameScaling(mpls.keras.LossScaleOptimizer):
         return super().get_scaled_loss(loss)
 
 
+class PartialScaling(mpls.keras.LossScaleOptimizer):
+    """Has a method that is no function."""
+
+    def _scaled(self, factor: float, loss: Any) -> Any:
+        return super().get_scaled_loss(loss * factor)
+
+    get_scaled_loss = functools.partialmethod(_scaled, 2.0)
+
+
 class CountedCallsTest(_Stepping):
+    @parameterized.expand(OPTIMIZERS)
+    def test_a_method_that_is_no_function(self, family: str) -> None:
+        optimizer, variable = PartialScaling(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0), tf.Variable([4.0])
+        self.step(optimizer, variable)
+        np.testing.assert_array_equal(variable, [3.0])
+
     @parameterized.expand(OPTIMIZERS)
     def test_calls_of_own_methods_in_another_function(self, family: str) -> None:
         optimizer, variable = OwnScaling(OPTIMIZERS[family].SGD(0.5), initial_scale=8.0), tf.Variable([4.0])
