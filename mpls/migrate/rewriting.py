@@ -28,6 +28,7 @@ from mpls.migrate.wrapper_calls import (
     arguments_of_release,
     is_fixed,
     is_given_optimizer_of_tf_1,
+    is_made_dynamic,
     is_through_unsure,
 )
 from mpls.names import module_of, named
@@ -468,6 +469,8 @@ def _missing_release(use: Use, decision: Decision, analysis: Analysis) -> str:
     if not what:
         return ""
     advice = f"give it {settings[0]}" if decision.path in (EXPERIMENTAL, PUBLIC) else f"it would be {settings[0]}"
+    if decision.path == PUBLIC and use.call is not None and is_made_dynamic(use.call) is None:
+        advice += " if its scale is dynamic"
     install = f"call mpls.install(as_of={analysis.settings.as_of!r}) before it is made"
     return f"{what} is not told what a skipped step counts for as of {analysis.settings.as_of}: {advice}, or {install}"
 

@@ -45,7 +45,9 @@ def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
         return Decision(EXPERIMENTAL)
     if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
         # The experimental class of mpls derives from the public one, so this holds for both.
-        return Decision(PUBLIC, _at_release(use.call, analysis))
+        # A fixed scale takes none of these arguments.
+        may_be_fixed = use.call is not None and is_made_dynamic(use.call) is not True
+        return Decision(PUBLIC, [] if may_be_fixed else _at_release(use.call, analysis))
     if use.call is None:
         return Decision(EXPERIMENTAL) if len(experimental) == len(use.rows) else None
     return _translated(use.call, use, analysis, len(experimental) < len(use.rows))
@@ -149,8 +151,16 @@ def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
 
 def is_fixed(call: ast.Call, edits: Sequence[Edit] = ()) -> bool:
     """Return whether a call of the public wrapper makes one with a fixed scale, which skips no step."""
-    is_given = any(each.arg == "dynamic" and ast.unparse(each.value) == "False" for each in call.keywords)
-    return is_given or any(each.new.startswith(_IS_FIXED) for each in edits)
+    return is_made_dynamic(call) is False or any(each.new.startswith(_IS_FIXED) for each in edits)
+
+
+def is_made_dynamic(call: ast.Call) -> bool | None:
+    """Return whether a call of the public wrapper makes one with a dynamic scale; None if only the program knows."""
+    given = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "dynamic")]
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    value = getattr(given[0], "value", None) if given else True
+    return value if isinstance(value, bool) else None
 
 
 def is_given_optimizer_of_tf_1(use: Use, analysis: Analysis) -> bool:

@@ -12,12 +12,14 @@ import tempfile
 import unittest
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-from mpls.errors import MplsError
+import mpls.experimental
+from mpls.errors import MplsDeprecationWarning, MplsError
 from mpls.experimental.loss_scales import deserialize, get, get_loss_scale_weights, serialize
 from mpls.v1 import DynamicLossScale, FixedLossScale, LossScale
 
@@ -254,6 +256,20 @@ class StateTest(unittest.TestCase):
             names = {each.name.partition(":")[0].rpartition("/")[2] for each in get_loss_scale_weights(scale)}
             self.assertEqual(names, {"current_loss_scale", "good_steps"})
         self.assertEqual(get_loss_scale_weights(FixedLossScale(8)), [])
+        scale = DynamicLossScale(8)
+        for _ in range(2):
+            with tf.Graph().as_default() as graph:
+                self.assertEqual([each.graph for each in get_loss_scale_weights(scale)], [graph] * 2)
+        for given in (None, 8.0, tf.constant(8.0), []):
+            with self.assertRaisesRegex(TypeError, "^get_loss_scale_weights: loss_scale must be a LossScale"):
+                get_loss_scale_weights(given)
+
+    def test_weights_over_keras_3(self) -> None:
+        with mpls.install(as_of="2.3"):
+            with pytest.warns(MplsDeprecationWarning):
+                optimizer = mpls.experimental.LossScaleOptimizer(keras.optimizers.SGD(), "dynamic")
+            found = [float(each) for each in get_loss_scale_weights(optimizer.loss_scale)]
+        self.assertEqual(found, [2.0**15, 0.0])
 
 
 class UpdateInGraphsTest(unittest.TestCase):

@@ -127,6 +127,13 @@ WRAPPERS = {
         *("public-wrapper",) * 2,
         as_of="2.2",
     ),
+    "the public wrapper that may be fixed, as of 2.4": case(
+        f"{TF_NEW}a = {PUBLIC}(opt, False, 8)\nb = {PUBLIC}(opt, dynamic)\nc = {PUBLIC}(opt, dynamic=flags.dynamic)\n"
+        f"d = {PUBLIC}(*given)\ne = {PUBLIC}(opt, True«→, skip_counts_step=True»)\n"
+        f"f = {PUBLIC}(opt, dynamic=True«→, skip_counts_step=True»)\n",
+        *("public-wrapper",) * 3,
+        as_of="2.4",
+    ),
     "an initial scale that none can have": case(
         f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(0))\n", "experimental-wrapper"
     ),
