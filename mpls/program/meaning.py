@@ -232,8 +232,11 @@ class Meanings:
         if isinstance(statement, ast.Import):
             name = alias.name if alias.asname else alias.name.partition(".")[0]
             return self._module(name, 0)
-        module = self._module(statement.module or "", statement.level)
-        return self.member(module, alias.name, depth + 1)
+        found = self.member(self._module(statement.module or "", statement.level), alias.name, depth + 1)
+        if found == NOTHING and alias.name != "*":
+            # A module may be in a folder that is no package.
+            return self._module(".".join(filter(None, (statement.module, alias.name))), statement.level)
+        return found
 
     def base_of(self, alias: ast.alias) -> Meaning | None:
         """Return what the module stands for that an alias is imported from; None if it is a module itself."""

@@ -235,14 +235,6 @@ class Releases(Meanings):
         parts = zip((first, *others), branches, strict=True)
         return union([on_branch(self.of(part, region, depth + 1), branch) for part, branch in parts])
 
-    def alias(self, alias: ast.alias, depth: int = 0) -> Meaning:
-        """Return what an imported name stands for; a module may be in a folder that is no package."""
-        found = super().alias(alias, depth)
-        statement = self._module_of[alias]
-        if found == NOTHING and isinstance(statement, ast.ImportFrom) and statement.module and alias.name != "*":
-            return self._module(f"{statement.module}.{alias.name}", statement.level)
-        return found
-
     def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
         found: list[tuple[bool, Meaning]] = []
         for each in bindings:

@@ -231,6 +231,20 @@ def test_imports_by_dots(tmp_path: pathlib.Path) -> None:
     assert changed["pkg/train.py"] == f"from . import tf\nimport mpls.keras\n{made}"
 
 
+@pytest.mark.parametrize("package", [{}, {"pk/__init__.py": ""}], ids=["a folder", "a package"])
+@pytest.mark.parametrize(("name", "module"), [("main.py", "pk"), ("pk/train.py", ".")])
+def test_a_class_of_a_module_in(tmp_path: pathlib.Path, package: dict[str, str], name: str, module: str) -> None:
+    use = f"from {module} import comp\nopt = comp.LSO(inner, 4)\nheld = isinstance(opt, comp.LSO)\n"
+    comp = "import tensorflow as tf\nLSO = tf.keras.mixed_precision.experimental.LossScaleOptimizer\n"
+    changed, left = migrated_tree(tmp_path, {"pk/comp.py": comp, name: use, **package})
+    new = "mpls.keras.LossScaleOptimizer"
+    assert changed[name] == (
+        f"from {module} import comp\nimport mpls.keras\nopt = {new}(inner, dynamic=False, initial_scale=4)\n"
+        f"held = isinstance(opt, {new})\n"
+    )
+    assert left == []
+
+
 def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
     """Who imports it gets such wrappers too, and goes on to call their loss scales."""
     changed = migrated_tree(

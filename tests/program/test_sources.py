@@ -220,6 +220,9 @@ class AliasTest(unittest.TestCase):
         package = {"package__INIT": "", "package__inner__INIT": "", module.replace(".", "__"): source}
         for common in ("package__common", "package__common__INIT"):
             self.assertEqual(flags(f"import {module}", **package, **{common: TF}), "--v1")
+        # A folder need not be a package; but what is read from it by attributes is not followed.
+        folder = {module.replace(".", "__"): source, "package__common": TF}
+        self.assertEqual(flags(f"import {module}", **folder), "" if "package.common.tf" in source else "--v1")
 
     @parameterized.expand(["NEW", "is_new()"])
     def test_gates_in_a_package(self, test: str) -> None:
