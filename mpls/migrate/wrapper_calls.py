@@ -45,12 +45,16 @@ def replace_wrapper(use: Use, analysis: Analysis) -> Decision | None:
         return Decision(EXPERIMENTAL)
     if use.role in (Role.TYPE_TEST, Role.ANNOTATION) or not experimental:
         # The experimental class of mpls derives from the public one, so this holds for both.
-        # A fixed scale takes none of these arguments.
-        may_be_fixed = use.call is not None and is_made_dynamic(use.call) is not True
-        return Decision(PUBLIC, [] if may_be_fixed else _at_release(use.call, analysis))
+        return _as_public(use.call, analysis)
     if use.call is None:
         return Decision(EXPERIMENTAL) if len(experimental) == len(use.rows) else None
     return _translated(use.call, use, analysis, len(experimental) < len(use.rows))
+
+
+def _as_public(call: ast.Call | None, analysis: Analysis) -> Decision:
+    """Return what becomes of a use of the public wrapper, with the arguments of a release if its scale is dynamic."""
+    may_be_fixed = call is not None and is_made_dynamic(call) is not True
+    return Decision(PUBLIC, [] if may_be_fixed else _at_release(call, analysis))
 
 
 def _as_it_is(use: Use, analysis: Analysis) -> Decision:
@@ -69,7 +73,7 @@ def _translated(call: ast.Call, use: Use, analysis: Analysis, may_be_public: boo
     if may_be_public and not _is_of_experimental(scale, analysis, use):
         # An unknown second argument may be a loss scale, or whether it is dynamic.
         is_clear = len(call.args) < 2 and all(each.arg not in (None, "loss_scale") for each in call.keywords)
-        return Decision(PUBLIC, _at_release(call, analysis)) if is_clear else None
+        return _as_public(call, analysis) if is_clear else None
     if scale is None:
         return Decision(EXPERIMENTAL, _at_release(call, analysis), _NO_SCALE, Outcome.LEFT)
     value = scale.value if isinstance(scale, ast.keyword) else scale
@@ -142,8 +146,6 @@ def _at_release(call: ast.Call | None, analysis: Analysis) -> list[Edit]:
         return []
     if any(isinstance(each, ast.keyword) and each.arg in (None, "skip_counts_step") for each in given):
         return []
-    if is_fixed(call):
-        return []
     last = max(given, key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))
     _, end = argument_span(call, last, analysis.text)
     return [Edit(end, end, f", {settings[0]}")]
@@ -156,10 +158,10 @@ def is_fixed(call: ast.Call, edits: Sequence[Edit] = ()) -> bool:
 
 def is_made_dynamic(call: ast.Call) -> bool | None:
     """Return whether a call of the public wrapper makes one with a dynamic scale; None if only the program knows."""
-    given = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "dynamic")]
     if any(isinstance(each, ast.Starred) for each in call.args):
         return None
-    value = getattr(given[0], "value", None) if given else True
+    given = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "dynamic"), ast.Constant(True)]
+    value = getattr(given[0], "value", None)
     return value if isinstance(value, bool) else None
 
 

@@ -222,12 +222,9 @@ class Tree:
         """Return the program that `python -m NAME` runs, if it is in the current directory."""
         program, folder = Program(self, max_bytes), Folder(current_folder())
         path = name.replace(".", "/")
-        package = name.rpartition(".")[0]
-        if os.path.isfile(os.path.join(folder.path, path, _MAIN)):
-            package = name
-            program.add_file(folder, f"{path}/{_MAIN}", package, (folder,))
-        else:
-            program.add_file(folder, f"{path}.py", package, (folder,))
+        is_package = os.path.isfile(os.path.join(folder.path, path, _MAIN))
+        package = name if is_package else name.rpartition(".")[0]
+        program.add_file(folder, f"{path}/{_MAIN}" if is_package else f"{path}.py", package, (folder,))
         # The `__init__.py` files of its packages run before it.
         for outer in itertools.accumulate(filter(None, package.split(".")), "{}.{}".format):
             program.add_file(folder, f"{outer.replace('.', '/')}/__init__.py", outer, (folder,))

@@ -134,6 +134,13 @@ WRAPPERS = {
         *("public-wrapper",) * 3,
         as_of="2.4",
     ),
+    "one of two wrappers that may be fixed, as of 2.4": case(
+        "try:\n    from «tensorflow.keras.mixed_precision.experimental→mpls.keras» import LossScaleOptimizer\n"
+        "except ImportError:\n    from «tensorflow.keras.mixed_precision→mpls.keras» import LossScaleOptimizer\n"
+        "a = LossScaleOptimizer(opt, dynamic=flag)\nb = LossScaleOptimizer(opt«→, skip_counts_step=True»)\n",
+        "public-wrapper",
+        as_of="2.4",
+    ),
     "an initial scale that none can have": case(
         f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(0))\n", "experimental-wrapper"
     ),
