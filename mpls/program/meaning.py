@@ -23,6 +23,8 @@ MOST_ALIASES = 20
 
 # Prefix of paths to the user's own modules: the file follows.
 _OWN = "@"
+# Prefix of the user's folders that have modules but are no packages: the dotted name follows.
+_FOLDER = "@@"
 # tf.keras was the package keras; mpls puts these names back in every package of Keras.
 _OF_KERAS = re.compile(r"^(?:tf_)?keras(?=\.mixed_precision\.experimental(?:\.|$))")
 _NAMESPACE = "tf.keras.mixed_precision.experimental"
@@ -209,6 +211,8 @@ class Meanings:
     def _within(self, path: str, attribute: str, depth: int) -> Meaning:
         if not path.startswith(_OWN):
             return Meaning(frozenset((_canonical(f"{path}.{attribute}"),)), True)
+        if path.startswith(_FOLDER):
+            return self._package(f"{path.removeprefix(_FOLDER)}.{attribute}")
         file = path[1:]
         meaning = self._exported(file, attribute, depth + 1) if depth < MOST_ALIASES else NOTHING
         if meaning == NOTHING and file.endswith("__init__.py"):
@@ -230,13 +234,21 @@ class Meanings:
         """Return what an imported name stands for."""
         statement = self._module_of[alias]
         if isinstance(statement, ast.Import):
-            name = alias.name if alias.asname else alias.name.partition(".")[0]
-            return self._module(name, 0)
+            return self._module(alias.name, 0) if alias.asname else self._package(alias.name.partition(".")[0])
         found = self.member(self._module(statement.module or "", statement.level), alias.name, depth + 1)
         if found == NOTHING and alias.name != "*":
             # A module may be in a folder that is no package.
             return self._module(".".join(filter(None, (statement.module, alias.name))), statement.level)
         return found
+
+    def _package(self, name: str) -> Meaning:
+        """Return what a module, or a folder of the user's with modules that the file imports, stands for."""
+        found = self._module(name, 0)
+        inner = (each.name for each in self._module_of if each.name.startswith(f"{name}."))
+        is_folder = found == NOTHING and any(
+            path.startswith(_OWN) for each in inner for path in self._module(each, 0).paths
+        )
+        return Meaning(frozenset((f"{_FOLDER}{name}",)), True) if is_folder else found
 
     def base_of(self, alias: ast.alias) -> Meaning | None:
         """Return what the module stands for that an alias is imported from; None if it is a module itself."""

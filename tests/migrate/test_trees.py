@@ -245,6 +245,22 @@ def test_a_class_of_a_module_in(tmp_path: pathlib.Path, package: dict[str, str],
     assert left == []
 
 
+@pytest.mark.parametrize(
+    "package", [{}, {"pk/__init__.py": "", "pk/sub/__init__.py": ""}], ids=["a folder", "a package"]
+)
+@pytest.mark.parametrize("name", ["pk.comp", "pk.sub.comp"])
+def test_a_class_by_the_whole_name_of_its_module(tmp_path: pathlib.Path, package: dict[str, str], name: str) -> None:
+    use = f"import {name}\nopt = {name}.LSO(inner, 4)\nheld = isinstance(opt, {name}.LSO), {name}.other.LSO, pk.x.y\n"
+    comp = "import tensorflow as tf\nLSO = tf.keras.mixed_precision.experimental.LossScaleOptimizer\n"
+    changed, left = migrated_tree(tmp_path, {f"{name.replace('.', '/')}.py": comp, "main.py": use, **package})
+    new = "mpls.keras.LossScaleOptimizer"
+    assert changed["main.py"] == (
+        f"import {name}\nimport mpls.keras\nopt = {new}(inner, dynamic=False, initial_scale=4)\n"
+        f"held = isinstance(opt, {new}), {name}.other.LSO, pk.x.y\n"
+    )
+    assert left == []
+
+
 def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
     """Who imports it gets such wrappers too, and goes on to call their loss scales."""
     changed = migrated_tree(

@@ -42,6 +42,13 @@ class FollowingTest(unittest.TestCase):
     def test_imports_are_followed(self, label: str, source: str, others: dict[str, str]) -> None:
         self.assertEqual(flags(source, d=TF + "tf.contrib.mixed_precision", **others), "--v1")
 
+    @parameterized.expand(["folder.net", "folder.inner.net"])
+    def test_the_whole_name_of_a_module_in_a_folder_that_is_no_package(self, name: str) -> None:
+        net = "from tensorflow.keras import mixed_precision as mp\nLSO = mp.experimental.LossScaleOptimizer"
+        use = f"import {name}, folder\nopt = {name}.LSO(inner, 4)\nopt.loss_scale()\n"
+        with program(main=use, **{name.replace(".", "__"): net}):
+            self.assertEqual(needs("main.py"), "--keras 2 --as-of 2.3")
+
     def test_a_script_in_a_package_finds_what_is_beside_the_package(self) -> None:
         with program(
             package__INIT="", package__main="from package.net import x", package__net="import outer", outer=USES_V1
@@ -220,9 +227,8 @@ class AliasTest(unittest.TestCase):
         package = {"package__INIT": "", "package__inner__INIT": "", module.replace(".", "__"): source}
         for common in ("package__common", "package__common__INIT"):
             self.assertEqual(flags(f"import {module}", **package, **{common: TF}), "--v1")
-        # A folder need not be a package; but what is read from it by attributes is not followed.
         folder = {module.replace(".", "__"): source, "package__common": TF}
-        self.assertEqual(flags(f"import {module}", **folder), "" if "package.common.tf" in source else "--v1")
+        self.assertEqual(flags(f"import {module}", **folder), "--v1")
 
     @parameterized.expand(["NEW", "is_new()"])
     def test_gates_in_a_package(self, test: str) -> None:
