@@ -143,7 +143,7 @@ _LOST = {
     Taken.TESTED: "up to TF 2.3 this was a LossScale object, and today it is a tensor",
     Taken.SET: "up to TF 2.3 the wrapper kept the loss scale that is set here, and today it does not",
 }
-_LOST |= dict.fromkeys((Taken.TYPE, Taken.ASSERTED, Taken.COMPARED), _LOST[Taken.TESTED])
+_LOST |= dict.fromkeys((Taken.TYPE, Taken.ASSERTED, Taken.COMPARED, Taken.GIVEN), _LOST[Taken.TESTED])
 
 
 def _lost(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:

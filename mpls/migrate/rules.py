@@ -63,6 +63,7 @@ def _class_values(analysis: Analysis) -> Found:
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
+    said |= {use.node for use in uses if any(map(is_public, use.rows))}
     modules = {chain.node for chain, _ in analysis.rest}
     for node in class_values(analysis):
         if node in modules and node not in analysis.afterwards.becomes:
@@ -83,8 +84,20 @@ def _uncertain_calls(analysis: Analysis) -> Found:
             yield Finding(use.node, f"this call is left, as {what}, write {', '.join(arguments)} in it")
 
 
+def _either_class(analysis: Analysis) -> Found:
+    """Yield values and base classes that may be the public class or the experimental one, which are left."""
+    values = frozenset(class_values(analysis))
+    for use, decision in analysis.uses:
+        is_one = use.role is Role.BASE or (use.role is Role.VALUE and use.node in values)
+        is_either = any(map(is_public, use.rows)) and any(map(is_experimental, use.rows))
+        if decision is None and is_one and is_either and not is_through_unsure(use, analysis):
+            what = f"{analysis.text.source(use.node)} may be the public wrapper of TensorFlow or {EXPERIMENTAL} here"
+            yield Finding(use.node, f"{what}, and is left: where it is the public one, write {PUBLIC}")
+
+
 def _of_experimental_wrappers(analysis: Analysis) -> Found:
     yield from _class_values(analysis)
+    yield from _either_class(analysis)
     yield from _uncertain_calls(analysis)
 
 
@@ -97,7 +110,8 @@ the call becomes one of `mpls.keras.LossScaleOptimizer`. Else it becomes one of 
 which takes the loss scale as it is; so do base classes. `isinstance` and annotations get the public class, from which
 the experimental one derives. If the class itself is a value, all wrappers of the file are made by
 `mpls.experimental.LossScaleOptimizer`. If the file makes none, or other files make some too, this is reported. So
-are calls of what may be something else, if they lack what makes a wrapper behave as of `--as-of`.
+are values and base classes that may be either class, and calls of what may be something else, if they lack what makes a
+wrapper behave as of `--as-of`.
 """,
     owns=is_experimental,
     replace=replace_wrapper,

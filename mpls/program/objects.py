@@ -508,6 +508,7 @@ class Taken(Enum):
     COMPARED = "it is compared by is"
     CONFIG = "an item of the config is read that has another name today"
     SET = "the private attribute is set that had it"
+    GIVEN = "get_loss_scale_weights gets it"
     SHARED = "a dynamic one is called that a wrapper got, which has copied its settings since TF 2.4"
 
 
@@ -547,6 +548,9 @@ def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
         if read.name not in ("loss_scale", "_loss_scale"):
             continue
         how = asked.get(read.node)
+        if how is Taken.GIVEN and read.name == "_loss_scale":
+            # The wrapper has the object there on every release.
+            how = None
         if read.is_set:
             how = Taken.SET if read.name == "_loss_scale" else None
         elif read.call is not None:
@@ -591,8 +595,10 @@ def _configs(survey: Survey) -> Iterator[ScaleUse]:
 
 
 def _asked(objects: Objects) -> Iterator[tuple[ast.expr, Taken]]:
-    """Yield what a file asks for its class or identity."""
+    """Yield what a file asks for its class or identity, or for its variables."""
     survey = objects.survey
+    for chain in survey.called.get("get_loss_scale_weights", ()):
+        yield from ((each, Taken.GIVEN) for each in ([] if chain.call is None else chain.call.args[:1]))
     yield from ((call.args[0], Taken.TYPE) for call, _ in survey.calls_of("type") if call.args)
     denied = {each.node.operand for each in survey.nodes[ast.UnaryOp]}
     for test, region in survey.type_tests:

@@ -441,6 +441,7 @@ class _File:
             is_scale = use.place.node.slice.value == "loss_scale"  # type: ignore[attr-defined]
             return "reads the loss_scale of a wrapper's config" if is_scale else ""
         done = {Taken.CALLED: f"calls .{name}()", Taken.TESTED: f"asks for the class of .{name}"}
+        done[Taken.GIVEN] = f"gives .{name} to get_loss_scale_weights"
         done[Taken.SHARED] = f"calls {name}(), the loss scale of a wrapper"
         done[Taken.ASSERTED] = f"asserts which object .{name} is"
         return done.get(use.how, "")

@@ -682,6 +682,13 @@ IMPORTS = {
         "«tensorflow.keras.mixed_precision→mpls».experimental.Policy('float32')\n"
     ),
     "a name": case(f"{FROM}opt = LossScaleOptimizer(opt, {DYNAMIC})\n"),
+    "a module of either release, whose class is passed on and derived from": case(
+        "try:\n    from tensorflow.keras import mixed_precision as mp\nexcept ImportError:\n"
+        "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\n"
+        "C = mp.LossScaleOptimizer\nkinds = {'lso': C, 'policy': mp.Policy}\nclass Own(C): pass\n",
+        "experimental-wrapper",
+        "experimental-wrapper",
+    ),
     "a name that is only passed on": case(
         "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n"
         "__all__ = ['LossScaleOptimizer']\n",
