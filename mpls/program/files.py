@@ -96,6 +96,11 @@ def parse(content: bytes | str) -> ast.Module:
         return ast.parse(content if isinstance(content, str) else decode_source(content))
 
 
+def why_broken(error: Exception) -> str:
+    """Return what to say of a file, or a part of one, that `parse` refused with an error."""
+    return f"is not Python 3: {printable(str(error).replace('(<unknown>, line', '(line'))}"
+
+
 @contextlib.contextmanager
 def without_collector() -> Iterator[None]:
     """Turn the garbage collector off for a block; traversing the syntax trees would take time and free nothing."""
