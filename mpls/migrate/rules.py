@@ -85,10 +85,10 @@ def _uncertain_calls(analysis: Analysis) -> Found:
 
 
 def _either_class(analysis: Analysis) -> Found:
-    """Yield values and base classes that may be the public class or the experimental one, which are left."""
+    """Yield uses of a class that may be the public one or the experimental one, where it makes a difference."""
     values = frozenset(class_values(analysis))
     for use, decision in analysis.uses:
-        is_one = use.role is Role.BASE or (use.role is Role.VALUE and use.node in values)
+        is_one = use.role in (Role.BASE, Role.CALL) or (use.role is Role.VALUE and use.node in values)
         is_either = any(map(is_public, use.rows)) and any(map(is_experimental, use.rows))
         if decision is None and is_one and is_either and not is_through_unsure(use, analysis):
             what = f"{analysis.text.source(use.node)} may be the public wrapper of TensorFlow or {EXPERIMENTAL} here"
@@ -110,8 +110,8 @@ the call becomes one of `mpls.keras.LossScaleOptimizer`. Else it becomes one of 
 which takes the loss scale as it is; so do base classes. `isinstance` and annotations get the public class, from which
 the experimental one derives. If the class itself is a value, all wrappers of the file are made by
 `mpls.experimental.LossScaleOptimizer`. If the file makes none, or other files make some too, this is reported. So
-are values and base classes that may be either class, and calls of what may be something else, if they lack what makes a
-wrapper behave as of `--as-of`.
+are uses of what may be either class, and calls of what may be something else, if they lack what makes a wrapper behave
+as of `--as-of`.
 """,
     owns=is_experimental,
     replace=replace_wrapper,

@@ -276,7 +276,7 @@ def _of_dynamic(given: dict[str, ast.expr], analysis: Analysis) -> str | Unknown
     factor = 2.0 if multiplier is None else _number(multiplier)
     if factor is None or factor <= 1 or not can_be_scale(factor) or math.frexp(factor)[0] != 0.5:
         # By others, dividing is not exactly multiplying by the inverse.
-        return Unknown("has a multiplier that is not a power of 2", _MULTIPLIER)
+        return Unknown("has a multiplier that is not, or may not be, a power of 2 from 2 to 2**126", _MULTIPLIER)
     if any(_number(each) is None for each in given.values()):
         # They may be objects of TensorFlow, or have historical names in them.
         return Unknown("has values that are only known when the program runs")

@@ -63,6 +63,23 @@ WRAPPERS = {
     "dynamic": case(f"{TF_NEW}opt = {NEW}(opt, {DYNAMIC})\n"),
     "dynamic by keyword": case(f'{TF_NEW}opt = {NEW}(opt, «loss_scale="dynamic"→dynamic=True»)\n'),
     "a number": case(f"{TF_NEW}opt = {NEW}(opt, {FIXED}128)\n"),
+    "parentheses around the loss scale": case(
+        f"{TF_BOTH}E = {KEPT}\n«E→mpls.keras.LossScaleOptimizer»(o, «((8))→dynamic=False, initial_scale=8»)\n"
+        "«E→mpls.keras.LossScaleOptimizer»(o,«( ( 8 ) )→dynamic=False, initial_scale=8»)\n"
+        "«E→mpls.keras.LossScaleOptimizer»((o), «(8)→dynamic=False, initial_scale=8» )\n",
+    ),
+    "no loss scale, or not by its name": case(
+        f"{TF_OLD}E = {KEPT}\nE(o, x=1«→, skip_counts_step=False»)\nE(o«→, skip_counts_step=False»)\n"
+        "E(*both«→, skip_counts_step=False»)\nE(o,\n  1, x=2«→, skip_counts_step=False»)\nE(o, skip_counts_step=f)\n",
+        *["experimental-wrapper"] * 5,
+        as_of="2.2",
+    ),
+    "fixed and dynamic ones in today's own names": case(
+        f"{TF_NEW}{NATIVE}(o, «→dynamic=False, initial_scale=»8)\n{NEW}(o, {DYNAMIC[:-1]}, skip_counts_step=False»)\n",
+        as_of="2.2",
+        keras=2,
+        is_native=True,
+    ),
     "the loss scale first": case(
         f"{TF_NEW}opt = «{EXPERIMENTAL}.LossScaleOptimizer(loss_scale='dynamic', "
         "optimizer→mpls.keras.LossScaleOptimizer(dynamic=True, inner_optimizer»=opt)\n",
@@ -209,6 +226,18 @@ WRAPPERS |= {
 WRAPPERS |= {
     f"the scale {scale}, of which nothing is told": case(f"{TF_OLD}opt = {KEPT}(opt, {scale})\n")
     for scale in ("3 << 127", "2000 ** 2", "2 ** 65", "2 ** -1", "1 >> 2", "x << 2", "-1")
+}
+WRAPPERS |= {
+    f"the multiplier {given}": case(
+        f"{TF_OLD}opt = {KEPT}(opt, {SCALES}.DynamicLossScale(multiplier={given}))\n", "experimental-wrapper"
+    )
+    for given in ("m", "1", "0.5", "1e400", "2 ** 127")
+}
+WRAPPERS |= {
+    f"a loss scale of one class or {kind}": case(
+        f"{TF_OLD}opt = {KEPT}(opt, ({SCALES}.FixedLossScale if a else {other})(8))\n"
+    )
+    for kind, other in (("something else", "make"), ("another", f"{SCALES}.DynamicLossScale"))
 }
 WRAPPERS |= {
     f"the arguments {given}": case(f"{TF_OLD}opt = {KEPT}({given})\n", "experimental-wrapper")
@@ -682,6 +711,14 @@ IMPORTS = {
         "«tensorflow.keras.mixed_precision→mpls».experimental.Policy('float32')\n"
     ),
     "a name": case(f"{FROM}opt = LossScaleOptimizer(opt, {DYNAMIC})\n"),
+    "a module of either release, whose class gets what either may take": case(
+        "if new:\n    from tensorflow.keras import mixed_precision as mp\n«→    import mpls.keras\n»else:\n"
+        "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\n«→    import mpls.keras\n»"
+        "«mp→mpls.keras».LossScaleOptimizer(o, dynamic=True)\n«mp→mpls.keras».LossScaleOptimizer(o, «→dynamic=False, initial_scale=»8)\n"
+        "mp.LossScaleOptimizer(o, flag)\nmp.LossScaleOptimizer(o, **given)\nmp.LossScaleOptimizer(o, flag, x)\n"
+        "mp.LossScaleOptimizer(o, dynamic=True, loss_scale=8)\n",
+        *["experimental-wrapper"] * 4,
+    ),
     "a module of either release, whose class is passed on and derived from": case(
         "try:\n    from tensorflow.keras import mixed_precision as mp\nexcept ImportError:\n"
         "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\n"
