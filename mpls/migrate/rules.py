@@ -90,7 +90,9 @@ def _either_class(analysis: Analysis) -> Found:
     for use, decision in analysis.uses:
         is_one = use.role in (Role.BASE, Role.CALL) or (use.role is Role.VALUE and use.node in values)
         is_either = any(map(is_public, use.rows)) and any(map(is_experimental, use.rows))
-        if decision is None and is_one and is_either and not is_through_unsure(use, analysis):
+        # With Keras 2, the public one stays.
+        is_replaced = all(analysis.rule_of(row) is not None for row in use.rows)
+        if decision is None and is_one and is_either and is_replaced and not is_through_unsure(use, analysis):
             what = f"{analysis.text.source(use.node)} may be the public wrapper of TensorFlow or {EXPERIMENTAL} here"
             yield Finding(use.node, f"{what}, and is left: where it is the public one, write {PUBLIC}")
 

@@ -719,6 +719,11 @@ IMPORTS = {
         "mp.LossScaleOptimizer(o, dynamic=True, loss_scale=8)\n",
         *["experimental-wrapper"] * 4,
     ),
+    "a module of either release, with Keras 2": case(
+        "if new:\n    from tensorflow.keras import mixed_precision as mp\nelse:\n"
+        "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\nmp.LossScaleOptimizer(o, flag)\n",
+        keras=2,
+    ),
     "a module of either release, whose class is passed on and derived from": case(
         "try:\n    from tensorflow.keras import mixed_precision as mp\nexcept ImportError:\n"
         "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\n"
