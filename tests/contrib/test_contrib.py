@@ -434,7 +434,8 @@ class CheckpointTest(unittest.TestCase):
         with tf.Graph().as_default(), v1.Session() as session:
             manager = Own(2.0)
             mpls.contrib.LossScaleOptimizer(SGD, manager).minimize(tf.Variable(1.0) * 1.0)
-            session.run([v1.global_variables_initializer(), manager.scale.assign(8.0)])
+            session.run(v1.global_variables_initializer())
+            session.run(manager.scale.assign(8.0))
             saver = v1.train.Saver()
             path = saver.save(session, self.prefix)
             session.run(manager.scale.assign(1.0))

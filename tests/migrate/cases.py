@@ -56,6 +56,7 @@ PUBLIC = f"«{KERAS}.LossScaleOptimizer→mpls.keras.LossScaleOptimizer»"
 MODULE = f"«{KERAS}→mpls».experimental"
 SCALES = "«tf.mixed_precision→mpls».experimental"
 OF_GRAPH = "«tf.train.experimental→tf.compat.v1.mixed_precision»"
+REWRITE = "«tf.train.experimental→mpls.v1».enable_mixed_precision_graph_rewrite"
 DYNAMIC = "«'dynamic'→dynamic=True»"
 FIXED = "«→dynamic=False, initial_scale=»"
 
@@ -244,6 +245,14 @@ WRAPPERS |= {
     for given in ("", "optimizer=o", "o, **more", "o, loss_scale=8, **more", "o, name='a'")
 }
 VALUES = {
+    "comparisons of types": case(
+        f"{TF_OLD}opt = {KEPT}(o, 8)\ntype(opt) is {KEPT} is x\ntype(opt) > {KEPT}\ntype(opt) == int\nint is type(opt)\n"
+        f"{KEPT} is type(opt)\n",
+        "types-of-wrappers",
+    ),
+    "two questions for subclasses, with Keras 2": case(
+        f"{TF_NEW}issubclass(a, ({PUBLIC}, int))\nissubclass(b, int)\n", keras=2
+    ),
     "a tuple": case(
         f"{TF}from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer as LSO\n"
         "KINDS = (LSO, int)\nopt = LSO(inner, 'dynamic')\nheld = isinstance(opt, KINDS)\n",
@@ -292,6 +301,21 @@ VALUES = {
     "native: a tuple in the test": native(
         f"{TF}opt = {NATIVE}(inner, {FIXED}8)\nheld = isinstance(opt, ({NATIVE}, int))\n"
     ),
+}
+VALUES |= {
+    f"harmless: {asked}": case(
+        f"{TF_BOTH}LSO = {KEPT}\n{asked}\nopt = «LSO→mpls.keras.LossScaleOptimizer»(o, {FIXED}8)\n"
+    )
+    for asked in (
+        "if LSO is None: pass",
+        "if None != LSO: pass",
+        "getattr(LSO, 'from_config')",
+        "hasattr(LSO, '__dict__')",
+    )
+}
+VALUES |= {
+    f"of an unknown class: {asked}": case(f"{TF_OLD}LSO = {KEPT}\n{asked}\nopt = LSO(o, 8)\n")
+    for asked in ("if LSO is kind: pass", "getattr(LSO, '__dict__')", "x.hasattr(LSO, 'y')")
 }
 OWN = "class Own:\n    def loss_scale(self): return 1\n"
 SET_POLICY = f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\n"
@@ -382,6 +406,11 @@ OBJECTS = {
     },
 }
 MEMBERS = {
+    "two questions for a removed namespace": case(
+        f"{TF_OLD}if x: f()\nif hasattr({KERAS}, 'experimental'):\n    {MODULE}.set_policy('x')\nelse:\n"
+        f"    {KERAS}.set_global_policy('x')\nhasattr({KERAS}, 'experimental')\n",
+        "names-in-strings",
+    ),
     "a variable": case(
         f"{TF_NEW}opt = {NEW}(inner, {DYNAMIC})\nprint(opt.loss_scale«()→ »if a else opt.loss_scale«()→»)\n"
     ),
@@ -544,7 +573,40 @@ MEMBERS = {
         as_of="2.4",
     ),
 }
+# Where variables have `initialized_value`, and where they have not.
+MEMBERS |= {
+    f"initial values of {label}": case(
+        f"{TF_V1}from tensorflow.compat import v1\n{calls}opt = {REWRITE}(o)\na.v.initialized_value()\n", *left
+    )
+    for label, calls, left in (
+        ("references by v1", "v1.disable_v2_behavior()\n", ()),
+        ("references", "v1.disable_resource_variables()\n", ()),
+        ("resources again", "v1.disable_v2_behavior()\nv1.enable_resource_variables()\n", ("graph-mode",)),
+    )
+}
 RELEASES = {
+    "optimizers of TF 1 and others for the graph rewrite": case(
+        f"{TF_V1}r = {REWRITE}\nadam = tf.compat.v1.train.AdamOptimizer\na = adam()\na = r(a)\nb = adam()\nb = wrap(b)\nr(b)\n"
+        "c = adam()\nc = tf.keras.optimizers.SGD()\nr(c)\nr()\nr(adam())\nd = wrap(adam())\nr(d)\ne = adam()\ne = make(x)\n"
+        "r(e)\n",
+        *["graph-mode"] * 4,
+        as_of="2.2",
+    ),
+    "what asks for the release, or not, of mpls": case(
+        f"{TF_NEW}import mpls\nother.install('2.3')\nmpls.install(release)\nmpls.install()\nopt = {NEW}(o, {FIXED}8)\n"
+        "opt.loss_scale«()→»\n",
+    ),
+    "no place for the release that is needed": case(
+        f"{TF}«→import mpls.keras as mpls_keras\n»mpls = 1\n"
+        f"opt = «{EXPERIMENTAL}.LossScaleOptimizer→mpls_keras.LossScaleOptimizer»(o, {DYNAMIC})\nassert opt.loss_scale is s\n",
+        "loss-scale-objects",
+    ),
+    "types with more arguments": as_of_2_3(f"{TF_INSTALL}opt = {KEPT}(o, 8)\ntype(opt, (), {{}})\ntype(opt)\n"),
+    "what may be a function of the program's, as of 2.2": case(
+        f"{TF_OLD}try:\n    LSO = {KEPT}\nexcept AttributeError:\n    LSO = make\nopt = LSO(o, 8)\n",
+        *["experimental-wrapper"] * 2,
+        as_of="2.2",
+    ),
     "an object in a variable": as_of_2_3(
         f"{TF_INSTALL}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(optimizer, scale)\nprint(scale())\n"
     ),
@@ -832,6 +894,15 @@ IMPORTS = {
     ),
 }
 NATIVES = {
+    "policies that are passed on": native(
+        f"{TF_OLD}f({KERAS}«.experimental→».global_policy)\nf({MODULE}.Policy)\n{KERAS}«.experimental→».Policy('float32')\n"
+        f"{KERAS}«.experimental→».global_policy()\n",
+    ),
+    "a class that is passed on, and a multiplier": native(
+        f"{TF_BOTH}KINDS = ({KEPT},)\nopt = {NEW}(inner, «tf.train.experimental.DynamicLossScale(8, 1000, 4))→initial_scale=8, "
+        "dynamic_growth_steps=1000, growth_factor=4, backoff_factor=1 / 4)»\n",
+        "experimental-wrapper",
+    ),
     "a fixed scale": native(f"{TF}opt = {NATIVE}(opt, {FIXED}128)\n"),
     "a dynamic scale": native(
         f"{TF}opt = «{EXPERIMENTAL}.LossScaleOptimizer(optimizer→{KERAS}.LossScaleOptimizer(inner_optimizer»=opt, "

@@ -174,6 +174,8 @@ GATES = [
             "if 'Session' in tf.__dict__:\n" + SESSION, "if getattr(tf, 'x', 0):\n" + SESSION,
             "if hasattr(opt, 'loss_scale'):\n" + SESSION, "mp = tf.keras\nif hasattr(mp, 'x'):\n" + SESSION,
             "from tensorflow import *\nif compat.v1.executing_eagerly():\n    Session()",
+            "from tensorflow import *\nif hasattr(keras, 'x'):\n" + SESSION,
+            "from lib import x as np\nif np.__version__ > '1':\n" + SESSION,
             "import tf_keras\nif x and tf_keras:\n" + SESSION,
         )
     ),
