@@ -781,6 +781,10 @@ IMPORTS = {
         "mp.LossScaleOptimizer(o, dynamic=True, loss_scale=8)\n",
         *["experimental-wrapper"] * 4,
     ),
+    "a class by its third name": case(
+        "from «keras.src.mixed_precision.loss_scale_optimizer→mpls.keras» import "
+        "«LossScaleOptimizerV3→LossScaleOptimizer as LossScaleOptimizerV3»\nLossScaleOptimizerV3(o)\n",
+    ),
     "a module of either release, with Keras 2": case(
         "if new:\n    from tensorflow.keras import mixed_precision as mp\nelse:\n"
         "    from «tensorflow.keras.mixed_precision→mpls» import experimental as mp\nmp.LossScaleOptimizer(o, flag)\n",
