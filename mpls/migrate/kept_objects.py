@@ -9,7 +9,7 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
 from mpls.names import RELEASES, Name
-from mpls.program.objects import Taken
+from mpls.program.objects import UNKNOWN, ScaleUse, Taken
 from mpls.program.scopes import Chain, Role, Statement
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
@@ -118,6 +118,15 @@ def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, st
     for use in analysis.scales:
         if use.how is Taken.SET and analysis.objects.is_wrapper(use.owner, use.region):
             yield use.place.node, "the program sets the loss scale object of a wrapper"
+        is_unknown = analysis.objects.of(use.owner, use.region) == UNKNOWN and not is_of_module(use, analysis)
+        if use.how is Taken.CALLED and is_unknown:
+            yield use.place.node, "the program calls the loss scale of what may be a wrapper"
+
+
+def is_of_module(use: ScaleUse, analysis: Analysis) -> bool:
+    """Return whether it is the loss scale of a module of the program's own."""
+    paths = analysis.meanings.of(use.owner, use.region).paths
+    return bool(paths) and all(path.startswith("@") for path in paths)
 
 
 def _classes_and_variables(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:

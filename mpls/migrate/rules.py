@@ -18,7 +18,7 @@ from mpls.migrate.analysis import (
     replacement_of,
     tries,
 )
-from mpls.migrate.kept_objects import METHODS, RULE_NAME, lost_in
+from mpls.migrate.kept_objects import METHODS, RULE_NAME, is_of_module, lost_in
 from mpls.migrate.plan import checkpoint_names
 from mpls.migrate.source_text import Edit
 from mpls.migrate.tree_facts import facts_of
@@ -191,9 +191,7 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
     assert call is not None
     start, end = text.span(node)[1], text.span(call)[1]
     source = " ".join(text.source(node).split())
-    paths = analysis.meanings.of(use.owner, use.region).paths
-    is_of_module = bool(paths) and all(path.startswith("@") for path in paths)
-    if not HAVE_OBJECTS.isdisjoint(kinds) or is_of_module:
+    if not HAVE_OBJECTS.isdisjoint(kinds) or is_of_module(use, analysis):
         return
     if not are_wrappers(kinds):
         what = f"{source}() is left, as it is not certain what it is called on"
@@ -244,11 +242,11 @@ LOSS_SCALE_OBJECTS = Rule(
     RULE_NAME,
     """With `--as-of 2.3` or older, a program that needs wrappers with `LossScale` objects gets `mpls.install(as_of=…)`.
 
-Such a program has the object in a variable, reads it without a call, derives a class from `LossScale` or from the
-wrapper, or asks for the class or config of the wrapper. Its wrappers are made by `mpls.experimental.LossScaleOptimizer`
-with the arguments that they have, and `opt.loss_scale()` stays. Left as without this rule are programs that ask for the
-release, that use the wrapper of TF 2.4 too, or that import modules of their own which make wrappers and have no such
-need. Without `--as-of`, what only a wrapper up to TF 2.3 has is reported.
+Such a program has the object in a variable, reads it without a call, calls that of what may be a wrapper, derives a
+class from `LossScale` or from the wrapper, or asks for the class or config of the wrapper. Its wrappers are made by
+`mpls.experimental.LossScaleOptimizer` with the arguments that they have, and `opt.loss_scale()` stays. Left as without
+this rule are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own
+which make wrappers and have no such need. Without `--as-of`, what only a wrapper up to TF 2.3 has is reported.
 """,
     look=_kept,
 )

@@ -548,9 +548,6 @@ def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
         if read.name not in ("loss_scale", "_loss_scale"):
             continue
         how = asked.get(read.node)
-        if how is Taken.GIVEN and read.name == "_loss_scale":
-            # The wrapper has the object there on every release.
-            how = None
         if read.is_set:
             how = Taken.SET if read.name == "_loss_scale" else None
         elif read.call is not None:
@@ -598,7 +595,9 @@ def _asked(objects: Objects) -> Iterator[tuple[ast.expr, Taken]]:
     """Yield what a file asks for its class or identity, or for its variables."""
     survey = objects.survey
     for chain in survey.called.get("get_loss_scale_weights", ()):
-        yield from ((each, Taken.GIVEN) for each in ([] if chain.call is None else chain.call.args[:1]))
+        given = [] if chain.call is None else chain.call.args[:1]
+        # A wrapper has the object in `_loss_scale` on every release.
+        yield from ((each, Taken.GIVEN) for each in given if attribute_of(each)[1] == "loss_scale")
     yield from ((call.args[0], Taken.TYPE) for call, _ in survey.calls_of("type") if call.args)
     denied = {each.node.operand for each in survey.nodes[ast.UnaryOp]}
     for test, region in survey.type_tests:
