@@ -107,6 +107,7 @@ def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
 
 def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
     yield from _classes_and_variables(analysis, makers)
+    makes = any(use.call is not None or use.role is Role.BASE for use in makers)
     for asked, region in analysis.survey.calls_of("type"):
         if len(asked.args) == 1 and analysis.objects.is_wrapper(asked.args[0], region):
             yield asked, "the program asks for the class of a wrapper, which had another name"
@@ -119,7 +120,8 @@ def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, st
         if use.how is Taken.SET and analysis.objects.is_wrapper(use.owner, use.region):
             yield use.place.node, "the program sets the loss scale object of a wrapper"
         is_unknown = analysis.objects.of(use.owner, use.region) == UNKNOWN and not is_of_module(use, analysis)
-        if use.how is Taken.CALLED and is_unknown:
+        # Where no wrapper is made, another file may be the one that has to call it.
+        if makes and use.how is Taken.CALLED and is_unknown:
             yield use.place.node, "the program calls the loss scale of what may be a wrapper"
 
 

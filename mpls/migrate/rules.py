@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import (
     STAR_RULE,
     Analysis,
@@ -195,7 +196,9 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
         return
     if not are_wrappers(kinds):
         what = f"{source}() is left, as it is not certain what it is called on"
-        yield Finding(node, f"{what}: of a wrapper of Keras, take the parentheses away")
+        has_objects = behavior_of(analysis.settings.as_of).has_loss_scale_objects
+        install = f", or call mpls.install(as_of={analysis.settings.as_of!r}) before it is made" if has_objects else ""
+        yield Finding(node, f"{what}: of a wrapper of Keras, take the parentheses away{install}")
     elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
         yield Finding(node, f"{source}() is left: take the parentheses away by hand")
     else:
@@ -242,11 +245,12 @@ LOSS_SCALE_OBJECTS = Rule(
     RULE_NAME,
     """With `--as-of 2.3` or older, a program that needs wrappers with `LossScale` objects gets `mpls.install(as_of=…)`.
 
-Such a program has the object in a variable, reads it without a call, calls that of what may be a wrapper, derives a
-class from `LossScale` or from the wrapper, or asks for the class or config of the wrapper. Its wrappers are made by
-`mpls.experimental.LossScaleOptimizer` with the arguments that they have, and `opt.loss_scale()` stays. Left as without
-this rule are programs that ask for the release, that use the wrapper of TF 2.4 too, or that import modules of their own
-which make wrappers and have no such need. Without `--as-of`, what only a wrapper up to TF 2.3 has is reported.
+Such a program has the object in a variable, reads it without a call, makes wrappers and calls `.loss_scale()` of what
+may be one, derives a class from `LossScale` or from the wrapper, or asks for the class or config of the wrapper. Its
+wrappers are made by `mpls.experimental.LossScaleOptimizer` with the arguments that they have, and `opt.loss_scale()`
+stays. Left as without this rule are programs that ask for the release, that use the wrapper of TF 2.4 too, or that
+import modules of their own which make wrappers and have no such need. Without `--as-of`, what only a wrapper up to TF
+2.3 has is reported.
 """,
     look=_kept,
 )

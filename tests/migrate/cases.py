@@ -595,6 +595,9 @@ RELEASES = {
     "loss scales of what may be a wrapper": as_of_2_3(
         f"{TF_INSTALL}opt = {KEPT}(o, 'dynamic')\nfor each in [opt]: each.loss_scale()\nmake().loss_scale(), opt.loss_scale()\n",
     ),
+    "loss scales of what another file may make": as_of_2_3(
+        f"{FROM}def f(o): return isinstance(o, LossScaleOptimizer), make(o).loss_scale()\n", "loss-scale-calls"
+    ),
     "what asks for the release, or not, of mpls": case(
         f"{TF_NEW}import mpls\nother.install('2.3')\nmpls.install(release)\nmpls.install()\nopt = {NEW}(o, {FIXED}8)\n"
         "opt.loss_scale«()→»\n",

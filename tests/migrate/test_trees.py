@@ -261,6 +261,16 @@ def test_a_class_by_the_whole_name_of_its_module(tmp_path: pathlib.Path, package
     assert left == []
 
 
+def test_loss_scales_of_what_another_file_makes(tmp_path: pathlib.Path) -> None:
+    """The file that makes no wrapper may be imported after those are made."""
+    class_ = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer\n"
+    held = f"{class_}def first(o): return isinstance(o, LossScaleOptimizer), make(o).loss_scale()\n"
+    train = f"{class_}def main():\n    opt = LossScaleOptimizer(o, 8)\n    import held\n    held.first(opt)\n"
+    changed, left = migrated_tree(tmp_path, {"held.py": held, "train.py": train}, *AS_OF)
+    assert not any("mpls.install" in each for each in changed.values())
+    assert left == [("held.py", "loss-scale-calls")]
+
+
 def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
     """Who imports it gets such wrappers too, and goes on to call their loss scales."""
     changed = migrated_tree(
