@@ -102,6 +102,11 @@ class Settings:
     keras: int
     is_native: bool
 
+    @property
+    def has_objects(self) -> bool:
+        """Whether wrappers had `LossScale` objects in the release that the user has named."""
+        return behavior_of(self.as_of).has_loss_scale_objects
+
 
 class Outcome(Enum):
     """What a message is about."""
@@ -385,7 +390,7 @@ class Analysis:
 
         It is the user's, or the one that a file beside the program pins, or else the last.
         """
-        if behavior_of(self.settings.as_of).has_loss_scale_objects:
+        if self.settings.has_objects:
             return str(self.settings.as_of)
         pinned = LAST if self._folder is None else last_pinned(folders_of(Folder(self._folder)))
         return ".".join(map(str, min(pinned, LAST_WITH_LOSS_SCALE_OBJECTS)))

@@ -9,7 +9,7 @@ from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use
 from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
 from mpls.names import RELEASES, Name
-from mpls.program.objects import UNKNOWN, ScaleUse, Taken
+from mpls.program.objects import UNKNOWN, ScaleUse, Taken, are_wrappers
 from mpls.program.scopes import Chain, Role, Statement
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
@@ -32,8 +32,7 @@ def kept_in(analysis: Analysis) -> Kept | None:
 
 
 def _is_asked(analysis: Analysis) -> bool:
-    has_objects = behavior_of(analysis.settings.as_of).has_loss_scale_objects
-    return has_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
+    return analysis.settings.has_objects and any(rule.name == RULE_NAME for rule in analysis.rules)
 
 
 def _makers(analysis: Analysis) -> list[Use]:
@@ -107,7 +106,6 @@ def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
 
 def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:
     yield from _classes_and_variables(analysis, makers)
-    makes = any(use.call is not None or use.role is Role.BASE for use in makers)
     for asked, region in analysis.survey.calls_of("type"):
         if len(asked.args) == 1 and analysis.objects.is_wrapper(asked.args[0], region):
             yield asked, "the program asks for the class of a wrapper, which had another name"
@@ -116,12 +114,13 @@ def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, st
         if (is_object or read.name == "get_config") and analysis.objects.reads_wrapper(read):
             what = "the config of a wrapper had the keys optimizer and loss_scale"
             yield read.node, "the program takes the loss scale object of a wrapper" if is_object else what
+    # Where no wrapper is made, another file may be the one that has to call `mpls.install`.
+    makes = any(use.call is not None or use.role is Role.BASE for use in makers)
     for use in analysis.scales:
-        if use.how is Taken.SET and analysis.objects.is_wrapper(use.owner, use.region):
+        kinds = analysis.objects.of(use.owner, use.region)
+        if use.how is Taken.SET and are_wrappers(kinds):
             yield use.place.node, "the program sets the loss scale object of a wrapper"
-        is_unknown = analysis.objects.of(use.owner, use.region) == UNKNOWN and not is_of_module(use, analysis)
-        # Where no wrapper is made, another file may be the one that has to call it.
-        if makes and use.how is Taken.CALLED and is_unknown:
+        elif makes and use.how is Taken.CALLED and kinds == UNKNOWN and not is_of_module(use, analysis):
             yield use.place.node, "the program calls the loss scale of what may be a wrapper"
 
 

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import (
     STAR_RULE,
     Analysis,
     Finding,
     Outcome,
     Rule,
+    Use,
     home_of,
     is_gone,
     names_scaling,
@@ -64,7 +64,7 @@ def _class_values(analysis: Analysis) -> Found:
         return
     # Annotations get the public class, and what is reached through a name that may be something else is reported.
     said = {use.node for use in uses if use.role is Role.ANNOTATION or is_through_unsure(use, analysis)}
-    said |= {use.node for use in uses if any(map(is_public, use.rows))}
+    said |= {use.node for use in uses if _is_either(use)}
     modules = {chain.node for chain, _ in analysis.rest}
     for node in class_values(analysis):
         if node in modules and node not in analysis.afterwards.becomes:
@@ -85,15 +85,19 @@ def _uncertain_calls(analysis: Analysis) -> Found:
             yield Finding(use.node, f"this call is left, as {what}, write {', '.join(arguments)} in it")
 
 
+def _is_either(use: Use) -> bool:
+    """Return whether a use is of a class that may be the public wrapper or the experimental one."""
+    return any(map(is_public, use.rows)) and any(map(is_experimental, use.rows))
+
+
 def _either_class(analysis: Analysis) -> Found:
-    """Yield uses of a class that may be the public one or the experimental one, where it makes a difference."""
+    """Yield uses of such a class that are left, where it makes a difference which one it is."""
     values = frozenset(class_values(analysis))
-    for use, decision in analysis.uses:
-        is_one = use.role in (Role.BASE, Role.CALL) or (use.role is Role.VALUE and use.node in values)
-        is_either = any(map(is_public, use.rows)) and any(map(is_experimental, use.rows))
+    for use in (use for use, decision in analysis.uses if decision is None and _is_either(use)):
+        matters = use.role in (Role.BASE, Role.CALL) or (use.role is Role.VALUE and use.node in values)
         # With Keras 2, the public one stays.
         is_replaced = all(analysis.rule_of(row) is not None for row in use.rows)
-        if decision is None and is_one and is_either and is_replaced and not is_through_unsure(use, analysis):
+        if matters and is_replaced and not is_through_unsure(use, analysis):
             what = f"{analysis.text.source(use.node)} may be the public wrapper of TensorFlow or {EXPERIMENTAL} here"
             yield Finding(use.node, f"{what}, and is left: where it is the public one, write {PUBLIC}")
 
@@ -196,9 +200,9 @@ def _called(use: ScaleUse, kinds: Kinds, analysis: Analysis) -> Found:
         return
     if not are_wrappers(kinds):
         what = f"{source}() is left, as it is not certain what it is called on"
-        has_objects = behavior_of(analysis.settings.as_of).has_loss_scale_objects
-        install = f", or call mpls.install(as_of={analysis.settings.as_of!r}) before it is made" if has_objects else ""
-        yield Finding(node, f"{what}: of a wrapper of Keras, take the parentheses away{install}")
+        what = f"{what}: of a wrapper of Keras, take the parentheses away"
+        install = f", or call mpls.install(as_of={analysis.settings.as_of!r}) before it is made"
+        yield Finding(node, what + install if analysis.settings.has_objects else what)
     elif "".join(text.between(start, end).split()) != "()" or not source.endswith("loss_scale"):
         yield Finding(node, f"{source}() is left: take the parentheses away by hand")
     else:

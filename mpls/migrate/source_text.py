@@ -12,7 +12,7 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from mpls.program.files import BROKEN, parse, why_broken
+from mpls.program.files import BROKEN, parse, parser_message
 from mpls.program.notebooks import notebook, sources_of
 
 # The line ends of Python's tokenizer; `str.splitlines` knows more.
@@ -80,7 +80,7 @@ class SourceText:
         try:
             self.tree: ast.Module = parse(text)
         except BROKEN as error:
-            raise UnreadableError(why_broken(error)) from None
+            raise UnreadableError(parser_message(error)) from None
         lines = self.utf8.splitlines(keepends=True)
         self._starts = [0, *itertools.accumulate(map(len, lines if self.utf8.endswith((b"\n", b"\r")) else lines[:-1]))]
 

@@ -246,7 +246,7 @@ def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str |
     bound = region.only(node.id) if isinstance(node, ast.Name) else None
     if bound is None or not isinstance(bound.value, ast.Call):
         return Unknown("is only known when the program runs")
-    if behavior_of(analysis.settings.as_of).has_loss_scale_objects:
+    if analysis.settings.has_objects:
         return Unknown(IN_VARIABLE, _KEPT.format(analysis.release_with_objects))
     settings = _of_object(bound.value, bound.region, analysis)
     is_refused = settings.advice if isinstance(settings, Unknown) else "growth_factor" in settings

@@ -96,7 +96,7 @@ def parse(content: bytes | str) -> ast.Module:
         return ast.parse(content if isinstance(content, str) else decode_source(content))
 
 
-def why_broken(error: Exception) -> str:
+def parser_message(error: Exception) -> str:
     """Return what to say of a file, or a part of one, that `parse` refused with an error."""
     return f"is not Python 3: {printable(str(error).replace('(<unknown>, line', '(line'))}"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpls.errors import printable
-from mpls.program.files import BROKEN, parse, why_broken
+from mpls.program.files import BROKEN, parse, parser_message
 
 # Large, since notebooks contain the images that their cells have shown.
 MAX_NOTEBOOK_BYTES = 100_000_000
@@ -122,7 +122,7 @@ def _why_broken(text: str) -> str | None:
     try:
         parse(text)
     except BROKEN as error:
-        return why_broken(error)
+        return parser_message(error)
     return None
 
 

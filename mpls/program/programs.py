@@ -27,7 +27,7 @@ from mpls.program.files import (
     folders_added,
     missing,
     parse,
-    why_broken,
+    parser_message,
 )
 from mpls.program.meaning import NOTHING, Meaning
 from mpls.program.notebooks import MAX_NOTEBOOK_BYTES, Notebook, notebook
@@ -165,7 +165,7 @@ class Tree:
             tree = parse(content)
             survey = Survey(tree, may_be_cut=True)
         except UNREADABLE as error:
-            file.reason = why_broken(error)
+            file.reason = parser_message(error)
             return file
         self._keep(file, survey)
         file.imported = list(_imported(survey))
