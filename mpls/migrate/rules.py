@@ -593,7 +593,7 @@ _OF_CONTRIB = "tf.contrib is gone: mpls.contrib has tf.contrib.mixed_precision, 
 
 
 def _unknown_modules(analysis: Analysis) -> Found:
-    said = [(chain, _uncertain(chain, meaning)) for chain, meaning in analysis.rest]
+    said = [(chain, _uncertain(chain, meaning, analysis)) for chain, meaning in analysis.rest]
     yield from (Finding(chain.parts[-1], what) for chain, what in said if what)
     for place in analysis.survey.places:
         what = _unknown(place, analysis)
@@ -628,15 +628,17 @@ def _unknown(place: Chain | Member, analysis: Analysis) -> str:
     return f"{'.'.join(shown[:end])} is left, as it is not certain what {'.'.join(shown[: max(start, 1)])} is{advice}"
 
 
-def _uncertain(chain: Chain, meaning: Meaning) -> str:
-    """Return what to say of a removed namespace of what may be something else, and of one without a replacement."""
+def _uncertain(chain: Chain, meaning: Meaning, analysis: Analysis) -> str:
+    """Return what to say of a removed name of what may be something else, and of one without a replacement."""
     if _CONTRIB_MODULE in meaning.paths:
         return _OF_CONTRIB
-    rows = [] if meaning.is_whole else [named(path) for path in meaning.paths if is_gone(path)]
-    if not any(row is not None and row.is_namespace for row in rows):
-        return ""
-    name = chain.names[0]
-    return f"{'.'.join(chain.names)} is left, as {name} may be something else here too: write the names that are used"
+    is_one = meaning.is_whole and 1 in (len(meaning.paths), len(chain.names))
+    rows = [] if is_one else [row for row in map(named, sorted(meaning.paths)) if row is not None and is_gone(row.path)]
+    left = f" is left, as {chain.names[0]} may be something else here too: write "
+    if any(row.is_namespace for row in rows):
+        return f"{'.'.join(chain.names)}{left}the names that are used"
+    known = [row for row in rows if analysis.rule_of(row) is not None]
+    return f"{known[0].path}{left}{known[0].replacement}" if known else ""
 
 
 UNKNOWN_MODULES = Rule(

@@ -162,7 +162,12 @@ class Meanings:
             if holder is None:
                 self._known[key] = self._of_stars(name, depth)
             else:
-                self._known[key] = self._of_bindings(holder.names.get(name, []), depth)
+                bindings = holder.names.get(name, [])
+                # What it is before it is bound to an attribute of itself.
+                before = [each for each in bindings if not _is_own(each, name, holder)]
+                if len(before) < len(bindings):
+                    self._known[key] = self._of_bindings(before, depth)
+                self._known[key] = self._of_bindings(bindings, depth)
         return self._known[key]
 
     def _of_bindings(self, bindings: list[Binding], depth: int) -> Meaning:
@@ -291,6 +296,12 @@ class Meanings:
         if file is None and not level and top in self._followed:
             return Meaning(frozenset((_canonical(".".join(filter(None, (self._followed[top], rest)))),)), True)
         return NOTHING
+
+
+def _is_own(binding: Binding, name: str, holder: Region) -> bool:
+    """Return whether a name is bound to something that begins with the name: `mp = mp.experimental`."""
+    names = plain_chain(binding.value) if isinstance(binding.value, ast.expr) else ()
+    return names[:1] == (name,) and binding.region.holder(name) is holder
 
 
 def _canonical(path: str) -> str:

@@ -680,11 +680,18 @@ class Flow(NamedTuple):
         name: the last name of a variable or attribute; `make()` for what the function `make` returns or a class makes.
         value: the value.
         is_around: whether the value is a wrapper around the one that the name had before.
+        is_item: whether the value is an item of a variable or attribute.
     """
 
     name: str
     value: Value
     is_around: bool = False
+    is_item: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether what the value is tells what the name is; not for a name that gets another one's value."""
+        return self.value.is_call or self.is_item
 
 
 def value_of(node: ast.expr, region: Region, releases: Releases, objects: Objects | None = None) -> Value:
@@ -736,14 +743,20 @@ def flows_in(releases: Releases) -> Iterator[Flow]:
 
 def _assigned(releases: Releases) -> Iterator[Flow]:
     for target, whole, statement, region in releases.survey.assigned:
-        parts = [each for each in _parts(whole) if isinstance(each, ast.Call) or attribute_of(each)[1] == "optimizer"]
+        parts = [each for each in _parts(whole) if _tells(each)]
         name = chain_of(target)[-1] if parts else ""
         if not name or releases.state(statement).is_dead:
             continue
         for part in parts:
             value = value_of(part, region, releases)
             given = {chain_of(each)[-1] for each in part.args} if isinstance(part, ast.Call) else ()
-            yield Flow(name, value, name in given and Kind.PUBLIC_WRAPPER in value.kinds)
+            is_around = name in given and Kind.PUBLIC_WRAPPER in value.kinds
+            yield Flow(name, value, is_around, isinstance(part, ast.Subscript))
+
+
+def _tells(node: ast.expr) -> bool:
+    """Return whether an expression may tell what gets its value."""
+    return isinstance(node, ast.Call | ast.Subscript) or attribute_of(node)[1] == "optimizer"
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
@@ -767,9 +780,11 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 def _returned(releases: Releases) -> Iterator[Flow]:
     for owner, returned in releases.survey.returns.items():
-        for value, region in returned if isinstance(owner, Function) else ():
-            if value is not None and isinstance(owner, Function):
-                yield Flow(f"{owner.name}()", value_of(value, region, releases))
+        if not isinstance(owner, Function):
+            continue
+        for value, region in returned:
+            for part in _parts(value) if value is not None else ():
+                yield Flow(f"{owner.name}()", value_of(part, region, releases))
 
 
 def _derived(releases: Releases) -> Iterator[Flow]:
@@ -822,7 +837,7 @@ class Named:
         self._only.clear()
 
     def _given(self, flow: Flow) -> Kinds:
-        if flow.name.endswith("()") or flow.value.is_call or flow.value.kinds:
+        if flow.name.endswith("()") or flow.is_known or flow.value.kinds:
             return self.of(flow.value)
         return frozenset((Kind.MODELS_OPTIMIZER,)) if self._is_models_optimizer(flow.value) else UNKNOWN
 
@@ -852,7 +867,7 @@ class Named:
         return self._only[key]
 
     def _gets_only(self, name: str, kind: Kind) -> bool:
-        made = [each for each in self._flows.get(name, ()) if each.value.is_call]
+        made = [each for each in self._flows.get(name, ()) if each.is_known]
         # A test for the release may choose between it and one of mpls.
         same = frozenset((kind, Kind.WRAPPER_OF_MPLS) if kind is Kind.PUBLIC_WRAPPER else (kind,))
         found = []

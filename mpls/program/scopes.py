@@ -787,11 +787,31 @@ _HANDLERS: dict[type, Callable[[Survey, Any], None]] = {
 
 
 def _items(values: ast.expr, target: ast.expr) -> list[ast.expr | None]:
-    """Return what each round of a loop assigns to its target: the elements of a literal; None for what is unknown."""
+    """Return what each round of a loop assigns to its target: the elements of a literal, or any item of the rest.
+
+    None stands for what is unknown.
+    """
+    if not isinstance(values, _LITERALS):
+        return [_item_of(values)]
     names = target.elts if isinstance(target, ast.Tuple) else [target]
-    is_plain = isinstance(values, _LITERALS) and not any(isinstance(each, ast.Starred) for each in values.elts)
+    is_plain = not any(isinstance(each, ast.Starred) for each in values.elts)
     known = is_plain and all(isinstance(each, ast.Name) for each in names)
-    return [*values.elts] or [None] if known else [None]  # type: ignore[attr-defined]
+    return [*values.elts] or [None] if known else [None]
+
+
+def _item_of(values: ast.expr) -> ast.expr:
+    """Return an expression for any item of what is looped over: `opts[0]` for `opts`."""
+    item = ast.Subscript(values, ast.Constant(0), ast.Load())
+    match values:
+        case ast.Call(func=ast.Name(id="enumerate"), args=[counted, *_]):
+            return ast.Tuple([item, _item_of(counted)], ast.Load())
+        case ast.Call(func=ast.Name(id="zip"), args=zipped):
+            return ast.Tuple([*map(_item_of, zipped)], ast.Load())
+        case ast.Call(func=ast.Attribute(value=mapping, attr="items"), args=[]):
+            return ast.Tuple([item, _item_of(mapping)], ast.Load())
+        case ast.Call(func=ast.Attribute(value=mapping, attr="values"), args=[]):
+            return _item_of(mapping)
+    return item
 
 
 def _made_by(value: ast.expr | None) -> list[ast.expr]:

@@ -541,6 +541,20 @@ MEMBERS = {
     "a namespace of what may be something else": case(
         f"{TF}mp = {EXPERIMENTAL}\nif old:\n    tf = other()\n", "unknown-modules"
     ),
+    "a module that becomes its own part": case(
+        f"{TF_NEW}mp = {KERAS}\nif hasattr(mp, 'experimental'):\n    mp = mp.experimental\n"
+        f"opt = «mp→mpls.keras».LossScaleOptimizer(o, {DYNAMIC})\nmp.set_policy('float32')\n",
+        *("unknown-modules",) * 2,
+    ),
+    "a module that becomes a part": case(
+        f"{TF_OLD}mp = {KERAS}\nif hasattr(mp, 'experimental'):\n    mp = {MODULE}\n"
+        f"opt = «mp→mpls.experimental».LossScaleOptimizer(o, 'dynamic')\nmp.set_policy('float32')\nprint(mp)\n",
+        "unknown-modules",
+    ),
+    "a function that becomes another one's result": case(
+        f"{TF}tf = tf.compat.v1\ntf = wrap(tf)\nf = f.g\nmp = {KERAS}\n"
+        f"def use(mp):\n    mp = mp.experimental\n    mp.set_policy('float32')\n",
+    ),
     "tf.contrib in a variable": case(
         f"{TF}«→import mpls.contrib\n»contrib = tf.contrib\n"
         "m = «contrib.mixed_precision→mpls.contrib».FixedLossScaleManager(8)\n",

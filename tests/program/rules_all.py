@@ -364,12 +364,36 @@ AS_OF = [
             "o = L(SGD(), 1)\ngetattr(o, 'loss_scale')()",
             "from x import get_loss_scale_weights\nget_loss_scale_weights(L(SGD(), 1).loss_scale)",
             "(o := L(SGD(), 1)).loss_scale()",
+            *(
+                f"opts = {{0: L(SGD(), 1)}}\nfor {target} in {values}: o.loss_scale()"
+                for target, values in (
+                    ("o", "opts.values()"),
+                    ("_, o", "opts.items()"),
+                    ("_, o", "enumerate(opts)"),
+                    ("_, (x, o)", "enumerate(zip(x, opts), 1)"),
+                )
+            ),
+            "opts = [L(SGD(), 1)]\n[o.loss_scale() for o in opts]",
+            "class T:\n    def f(self):\n        self.opts = [x, L(SGD(), 1)]\n        for o in self.opts: o.loss_scale()",
+            "def make(): return [L(SGD(), 1) if x else y]\nfor o in make(): o.loss_scale()",
             "def f(self):\n    self.opt = L(SGD(), 1)\n    self.opt.loss_scale()",
             "class T:\n    def __init__(self): self.s = L(SGD(), 1).loss_scale\n    def f(self): return self.s()",
             "class T:\n    def test(self): self.assertIs(L(SGD(), s).loss_scale, s)",
             "compile('1', '', 'eval')\nm = tf.keras.Sequential()\nm.compile(L(SGD(), 1))\nm.optimizer.loss_scale()",
             "class B(L):\n    def __init__(self, o):\n        f = super().__init__\n        super().__init__(o, 8)\n"
             "        if hasattr(tf, 'Session'): super().__init__(o)\nB(SGD(), 8).loss_scale()",
+        )
+    ),
+    *(
+        (f"of nothing that is a wrapper: {code}", f"{MAKING}opts = [L(SGD(), 1)]\n{code}", OF_2_8)
+        for code in (
+            "for o in others: o.loss_scale()",
+            "for o, x in enumerate(opts): o.loss_scale()",
+            "for o, x in opts.items(): o.loss_scale()",
+            "for o, x in zip(y, opts): o.loss_scale()",
+            "for o in opts.items(1): o.loss_scale()",
+            "for o in opts.values(1): o.loss_scale()",
+            "for o in opts.others(): o.loss_scale()",
         )
     ),
     *(
@@ -615,6 +639,8 @@ FLOWS = [
         NEW + "L = tf.keras.mixed_precision.LossScaleOptimizer\ndef f(o):\n    if isinstance(o, L): o.rho",
         _REPLACED,
     ),
+    ("an item", NEW + "opts = [opt, tf.keras.mixed_precision.LossScaleOptimizer(x)]\nfor o in opts: o.rho", _REPLACED),
+    ("an item, perhaps", NEW + "opts = [tf.keras.optimizers.SGD(), " + _WRAP[:-1] + "]\nfor o in opts: o.rho", ""),
     ("around what it was", TF + "o = tf.keras.optimizers.SGD()\no = " + _WRAP + "o.momentum", _REPLACED),
     (
         "around what it was, by functions",

@@ -49,6 +49,11 @@ class FollowingTest(unittest.TestCase):
         with program(main=use, **{name.replace(".", "__"): net}):
             self.assertEqual(needs("main.py"), "--keras 2 --as-of 2.3")
 
+    def test_items_of_what_another_file_makes(self) -> None:
+        lib = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as L\nopts = [L(inner, 4)]"
+        with program(main="from lib import opts\nfor o in opts: o.loss_scale()", lib=lib):
+            self.assertEqual(needs("main.py"), "--keras 2 --as-of 2.3")
+
     def test_a_script_in_a_package_finds_what_is_beside_the_package(self) -> None:
         with program(
             package__INIT="", package__main="from package.net import x", package__net="import outer", outer=USES_V1
