@@ -26,7 +26,8 @@ def kept_in(analysis: Analysis) -> Kept | None:
         return Kept()
     if not _touches(analysis) and not _makers(analysis):
         return None
-    if any(each.kept is not None for each in _own_modules(analysis)):
+    # A module that is imported in a function may call `mpls.install` after this file's wrappers were made.
+    if any(is_first and each.kept is not None for each, is_first in _own_modules(analysis)):
         return Kept()
     return _wanted(analysis) if _is_asked(analysis) else None
 
@@ -54,7 +55,8 @@ def _need(analysis: Analysis) -> tuple[ast.expr, str] | None:
     """Return what needs the objects in a file that can have them."""
     makers = _makers(analysis)
     need = next(_needs(analysis, makers), None) if makers else None
-    return None if need is None or any(map(_touches, _own_modules(analysis))) or _has_gates(analysis) else need
+    expects_tensors = any(each.kept is None and _touches(each) for each, _ in _own_modules(analysis))
+    return None if need is None or expects_tensors or _has_gates(analysis) else need
 
 
 def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
@@ -95,13 +97,15 @@ def _touches(analysis: Analysis) -> bool:
     return has_reads or any(is_experimental(row) for use, _ in analysis.uses for row in use.rows)
 
 
-def _own_modules(analysis: Analysis) -> Iterator[Analysis]:
-    """Yield the modules of the program's own that a file imports, with what becomes of them."""
+def _own_modules(analysis: Analysis) -> Iterator[tuple[Analysis, bool]]:
+    """Yield the modules of the program's own that a file imports, with whether it does so before anything is called."""
+    survey = analysis.survey
+    first = {path for node, _, region in survey.imports if region is survey.module for path in analysis.imported[node]}
     paths = frozenset().union(*analysis.imported.values())
     for path in sorted(each for each in paths if each.startswith("@")):
         other = analysis.others.analysis(path[1:])
         if other is not None and other is not analysis:
-            yield other
+            yield other, path in first
 
 
 def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, str]]:

@@ -288,6 +288,15 @@ def test_a_module_whose_wrappers_have_objects(tmp_path: pathlib.Path) -> None:
     }
 
 
+def test_a_module_with_objects_that_is_imported_late(tmp_path: pathlib.Path) -> None:
+    """It installs the release after the wrappers above were made, so each file does it."""
+    needs = f"{MADE}print(opt.get_config())\n"
+    changed = migrated_tree(
+        tmp_path, {"late.py": needs, "train.py": f"{needs}def show():\n    import late\n"}, *AS_OF
+    ).changed
+    assert [name for name, each in sorted(changed.items()) if INSTALL in each] == ["late.py", "train.py"]
+
+
 @pytest.mark.parametrize("other", [MADE, "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n"])
 def test_a_module_that_knows_no_objects(tmp_path: pathlib.Path, other: str) -> None:
     """What imports it gets no such wrappers, which it would take for those of today."""
