@@ -779,12 +779,11 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _returned(releases: Releases) -> Iterator[Flow]:
-    for owner, returned in releases.survey.returns.items():
-        if not isinstance(owner, Function):
-            continue
+    all_returned = releases.survey.returns.items()
+    for name, returned in ((owner.name, found) for owner, found in all_returned if isinstance(owner, Function)):
         for value, region in returned:
             for part in _parts(value) if value is not None else ():
-                yield Flow(f"{owner.name}()", value_of(part, region, releases))
+                yield Flow(f"{name}()", value_of(part, region, releases))
 
 
 def _derived(releases: Releases) -> Iterator[Flow]:
