@@ -176,7 +176,11 @@ GATES = [
             "from tensorflow import *\nif compat.v1.executing_eagerly():\n    Session()",
             "from tensorflow import *\nif hasattr(keras, 'x'):\n" + SESSION,
             "from lib import x as np\nif np.__version__ > '1':\n" + SESSION,
-            "import tf_keras\nif x and tf_keras:\n" + SESSION,
+            "import tf_keras\nif x and tf_keras:\n" + SESSION, "if tf.version.VERSION > x:\n" + SESSION,
+            "A = B = False\nif A or B:\n" + SESSION,
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n" + SESSION,
+            "import packaging.version as p\nif p.parse(tf.__version__).release != (2, 20, 0):\n" + SESSION,
+            "MINOR, MAJOR = [int(x) for x in tf.__version__.split('.')[:2]][::-1]\nif MAJOR < 2:\n" + SESSION,
         )
     ),
 ]  # fmt: skip
@@ -199,6 +203,7 @@ NO_GATES = [
             ("MAJOR, MINOR, *_ = [int(x) for x in tf.__version__.split('.')]", "(MAJOR, MINOR) >= (2, 4)"),
             ("v = tuple(map(int, tf.__version__.split('.')[:2]))", "v >= (2, 4)"),
             ("v = list(int(x) for x in tf.version.VERSION.split('.'))", "v >= [2, 4]"),
+            ("v = tuple(map(float, tf.__version__.split('.')[:2]))", "v >= (2, 4)"),
             ("from packaging.version import parse as P", "P(tf.__version__) >= P('2.4')"),
             ("import packaging.version", "packaging.version.parse(tf.__version__).release[:2] > (2, 3)"),
             ("import pkg_resources as p", "p.parse_version(tf.__version__).major == 2"),
@@ -239,7 +244,15 @@ NO_GATES = [
             "class C:\n    new = x\n    def f(self):\n        if self.new: tf.Session()\nC().f()",
             "if 'Session' in x.__dict__:\n" + SESSION, "if getattr(tf, 'x'):\n" + SESSION,
             "if hasattr(opt, 'other'):\n" + SESSION, "import x\nif x is not None:\n" + SESSION,
-            "k = other\nif hasattr(k, 'x'):\n" + SESSION,
+            "k = other\nif hasattr(k, 'x'):\n" + SESSION, "if hasattr(make(), 'x'):\n" + SESSION,
+            "def f():\n    if tf.Session() and NEW: return\nf()", "try:\n    tf.Session()\nexcept ValueError: pass",
+            "C = 0\nif C.x:\n" + SESSION, "a = b\nb = a\nif a:\n" + SESSION,
+            "def f():\n    global late\n    if late: tf.Session()\nf()",
+            "def f():\n    n = NEW\n    if n: x\ndef g():\n    n = x\n    if n: tf.Session()\nf()\ng()",
+            "from tensorflow import *\ny = make()\nif hasattr(y, 'x'):\n" + SESSION,
+            "y = 1 if NEW else 2\nif y:\n" + SESSION, "y = getattr(tf, 'x', 0)\nif y:\n" + SESSION,
+            "a, b, *_ = [int(x) for x in tf.__version__.split('.')]\nif a == 2:\n" + SESSION,
+            "import packaging.version as p\nif p.parse(tf.__version__) > p.parse('2.16'):\n" + SESSION,
         )
     ),
 ]  # fmt: skip
@@ -306,6 +319,7 @@ SWITCHES = [
     ("after a return", AMP + "def f():\n    if not AMP:\n        return\n    " + SETS_POLICY + "f()", "--keras 2"),
     ("what is imported behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\n    e.set_policy('float32')", "--keras 2"),
     ("an operand", AMP + "x = AMP and " + SETS_POLICY, "--keras 2"),
+    ("a choice", AMP + "x = " + SETS_POLICY.strip() + " if AMP else 1", ""),
     ("contradicted", AMP + "import tf_keras\nif AMP:\n    " + SETS_POLICY, ""),
     *(
         (f"contradicted, by {test}", AMP + f"MODE, VER = 'tf2', 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
@@ -586,6 +600,7 @@ def _chosen(choice: str) -> str:
     return f"{TF}mp = tf.keras.mixed_precision\nL = {classes}\nopt = L(tf.keras.optimizers.SGD(1))\nopt.momentum"
 
 
+_UNKNOWN = "def f(o): o.get_scaled_loss(x)\nf(o)"
 TWO_BRANCHES = [
     ("a version by its parts", _MODULES, _REPLACED),
     ("a version in another form", _MODULES.replace("(major, minor)", "parts_of(tf.__version__)"), _REPLACED),
@@ -600,6 +615,27 @@ TWO_BRANCHES = [
             "x or PUBLIC",
         )
     ),
+    *(
+        (f"{choice}, for an unknown wrapper", _chosen(choice).replace("opt.momentum", _UNKNOWN), "--keras 2")
+        for choice in (
+            "OTHER if hasattr(tf, 'Session') else PUBLIC",
+            "getattr(mp, 'LossScaleOptimizer', OTHER)",
+        )
+    ),
+    (
+        "one class on both branches",
+        TF + "if tf.__version__ < x:\n    from tensorflow.keras.mixed_precision import LossScaleOptimizer as L\n"
+        "else:\n    L = tf.keras.mixed_precision.LossScaleOptimizer\nL(o)\n" + _UNKNOWN,
+        "--keras 2",
+    ),
+    (
+        "all names of either",
+        "try: from tensorflow.keras.mixed_precision import *\nexcept ImportError:\n"
+        "    from tensorflow.keras.mixed_precision.experimental import *\nLossScaleOptimizer(o)\n" + _UNKNOWN,
+        "--keras 2",
+    ),
+    ("the public one or an optimizer", _chosen("PUBLIC if tf.__version__ > x else tf.keras.optimizers.Adam"), ""),
+    ("the experimental one or an optimizer", _chosen("OTHER if tf.__version__ > x else tf.keras.optimizers.Adam"), ""),
     # The experimental one, which is looked for first and is there.
     *(
         (choice, _chosen(choice), "")

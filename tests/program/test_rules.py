@@ -65,6 +65,10 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(" ".join(each["flag"] for each in found["options"]), expected)
         self.assertEqual(found["disagreements"], [])
 
+    def test_names_on_no_release_are_left_out(self) -> None:
+        use = "tf.keras.mixed_precision.experimental.set_policy('float32')"
+        self.assertEqual(read(f"{TF}release = tf.__version__\nif release < '2':\n    {use}")["names"], [])
+
     def test_names_behind_a_switch_are_marked(self) -> None:
         use = "    tf.keras.mixed_precision.experimental.set_policy('float32')\n"
         with program(main=f"{TF}AMP = False\nif AMP:\n{use}if x:\n{use}"):

@@ -54,6 +54,20 @@ class FollowingTest(unittest.TestCase):
         with program(main="from lib import opts\nfor o in opts: o.loss_scale()", lib=lib):
             self.assertEqual(needs("main.py"), "--keras 2 --as-of 2.3")
 
+    def test_what_a_module_has_that_is_loaded_by_its_name(self) -> None:
+        with program(main="import importlib, lib\nimportlib.import_module('lib').tf.Session()", lib=TF):
+            self.assertEqual(needs("main.py"), "--v1")
+
+    def test_what_a_module_of_the_program_has_is_no_release(self) -> None:
+        source = "from lib import settings\nif hasattr(settings, 'fast'):\n    tf.Session()"
+        with program(main=TF + source, lib__INIT="", lib__settings="fast = 1"):
+            self.assertEqual(needs("main.py"), "--v1")
+
+    @parameterized.expand(["tf", "tensorflow", "tf1", "tf2"])
+    def test_what_is_imported_on_no_release_is_not_read(self, name: str) -> None:
+        source = f"import tensorflow as {name}\nif {name}.__version__ < '2':\n    import old\n"
+        self.assertEqual(read(source, old="print 1")["unread"], [])
+
     def test_a_script_in_a_package_finds_what_is_beside_the_package(self) -> None:
         with program(
             package__INIT="", package__main="from package.net import x", package__net="import outer", outer=USES_V1
