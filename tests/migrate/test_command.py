@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -106,6 +107,23 @@ def test_write(folder: pathlib.Path) -> None:
     status, out, err = run(".", "--write")
     assert (status, out) == (0, "")
     assert err.endswith("mpls migrate: 0 of 4 files changed, 1 place left to you\n")
+
+
+def test_each_file_is_changed_once_and_none_outside(
+    folder: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "outside.py"
+    outside.write_text(OLD)
+    (folder / "link.py").symlink_to(outside)
+    assert "mpls migrate: 1 of 4 files changed" in run(".", "old.py", "--write")[2]
+    assert outside.read_text() == OLD
+
+
+def test_a_file_is_replaced_from_its_own_folder(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for temporary files may be on another disk, or missing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "none"))
+    assert run("old.py", "--write")[0] == 0
+    assert (folder / "old.py").read_text() == NEW
 
 
 def test_check(folder: pathlib.Path) -> None:

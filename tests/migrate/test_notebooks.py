@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from typing import Any
 
 import pytest
@@ -158,3 +159,20 @@ def test_what_is_no_notebook(content: bytes, reason: str) -> None:
     result = migrated_notebook(content)
     assert result.after == content
     assert reason in result.unread[0]
+
+
+def test_modules_beside_a_notebook_are_followed(tmp_path: pathlib.Path) -> None:
+    module = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as L\n"
+    (tmp_path / "lib.py").write_text(module)
+    path = tmp_path / "train.ipynb"
+    path.write_text(json.dumps(notebook(["from lib import L\nopt = L(opt, 8)"])))
+    command(str(tmp_path), "--write")
+    (source, _) = [each["source"] for each in json.loads(path.read_text())["cells"]]
+    assert "".join(source).endswith("(opt, dynamic=False, initial_scale=8)")
+
+
+def test_what_is_not_read_of_a_notebook_is_said(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "train.ipynb"
+    path.write_text(json.dumps(notebook(["print tf.keras.mixed_precision.experimental", "opt.loss_scale()"])))
+    status, _, said = command(str(path))
+    assert (status, "cell 1" in said) == (2, True)
