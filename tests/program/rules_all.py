@@ -338,6 +338,7 @@ FIRST_TRY = [
     ("an aggregator", TF + "tf.optimizers.Adam(1, gradient_aggregator=f)", "--keras 2 --legacy-optimizers"),
     ("arguments of new optimizers", TF + "tf.keras.optimizers.Adam(1, jit_compile=True, lr=1)", "--keras 2"),
     ("the real name", "import tensorflow_core as tf\ntf.Session()", "--v1"),
+    ("all of contrib", "from tensorflow.contrib import *", "--v1"),
     ("cells of TF 1", TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
     ("contrib and layers", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\nx = tf.placeholder(1)\ntf.layers.dense(x, 2)", "--v1 --contrib --keras 2"),
 ]  # fmt: skip
@@ -674,6 +675,25 @@ FLOWS = [
         "what isinstance finds",
         NEW + "L = tf.keras.mixed_precision.LossScaleOptimizer\ndef f(o):\n    if isinstance(o, L): o.rho",
         _REPLACED,
+    ),
+    *(
+        (f"after others: {source}", NEW + source + "\nopt.momentum", _REPLACED)
+        for source in (
+            "class A:\n    def get_scaled_loss(self): pass\nA().get_scaled_loss()",
+            "if False: opt.lr",
+            "tf.keras.optimizers.SGD.momentum",
+        )
+    ),
+    (
+        "a wrapper of mpls for all",
+        TF + "import mpls.keras\nm = tf.keras.Sequential()\nm.save('a.keras')\n"
+        "m.compile(mpls.keras.LossScaleOptimizer(tf.keras.optimizers.SGD()))\nm.optimizer.loss_scale",
+        "",
+    ),
+    (
+        "around by mpls",
+        TF + "import mpls.keras\no = tf.keras.optimizers.SGD()\no = mpls.keras.LossScaleOptimizer(o)\no.lr = 1",
+        "",
     ),
     ("an item", NEW + "opts = [opt, tf.keras.mixed_precision.LossScaleOptimizer(x)]\nfor o in opts: o.rho", _REPLACED),
     ("an item, perhaps", NEW + "opts = [tf.keras.optimizers.SGD(), " + _WRAP[:-1] + "]\nfor o in opts: o.rho", ""),

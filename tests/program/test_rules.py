@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import unittest
 
 from parameterized import parameterized
@@ -9,7 +11,7 @@ from parameterized import parameterized
 from tests.commands import run_command
 from tests.install.hint_cases import CASES
 
-from .programs import EXPERIMENTAL, TF, WRAPPED, described, flags, program, read
+from .programs import EXPERIMENTAL, NEW, TF, WRAPPED, described, flags, program, read
 from .rules_all import (
     AS_OF,
     CONTRIB,
@@ -47,6 +49,15 @@ TABLES = {
         (name, case.source, case.options if case.chosen is None else case.chosen) for name, case in CASES.items()
     ],
 }
+# A line for each option.
+SIGNS = {
+    "--v1": "tensorflow.placeholder(1)",
+    "--contrib": "tensorflow.contrib.mixed_precision.FixedLossScaleManager(8)",
+    "--keras 2": "tensorflow.keras.backend.learning_phase()",
+    "--legacy-optimizers": "tensorflow.keras.optimizers.SGD(decay=1)",
+    "--replace-existing": "tensorflow.keras.mixed_precision.LossScaleOptimizer(None, True)",
+}
+_DEFINING = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign)
 ROWS = [(f"{table}: {label}", *row) for table, rows in TABLES.items() for label, *row in rows]
 
 
@@ -54,6 +65,16 @@ class RulesTest(unittest.TestCase):
     @parameterized.expand(ROWS)
     def test_options(self, label: str, source: str, expected: str) -> None:
         self.assertEqual(flags(source), expected)
+
+    def test_a_second_line_for_the_same_options(self) -> None:
+        """Signs of one kind agree with those of another."""
+        for label, source, expected in (row for row in ROWS if row[2]):
+            lines = [line for flag, line in SIGNS.items() if flag in expected]
+            # A file with statements of its own is a program, in which nothing else calls a function.
+            if all(isinstance(each, _DEFINING) for each in ast.parse(source).body):
+                lines = [f"def f{number}(): {line}" for number, line in enumerate(lines)]
+            with self.subTest(label):
+                self.assertEqual(flags("\n".join(["import tensorflow", *lines, source])), expected)
 
     @parameterized.expand(REPLACING)
     def test_names_that_mean_another_class(self, label: str, source: str, keras: int | None, expected: str) -> None:
@@ -64,6 +85,17 @@ class RulesTest(unittest.TestCase):
         found = read(source)
         self.assertEqual(" ".join(each["flag"] for each in found["options"]), expected)
         self.assertEqual(found["disagreements"], [])
+
+    @parameterized.expand(
+        [
+            ("m.save_weights('a')", "gives .save_weights() a path that does not end in .weights.h5"),
+            ("m.load_weights('a')", "gives .load_weights() a path that has no extension"),
+            (f"{NEW}opt.momentum = 1", "sets .momentum of a wrapper"),
+            (f"{NEW}opt.momentum", "uses .momentum of a wrapper"),
+        ]
+    )
+    def test_reasons(self, source: str, reason: str) -> None:
+        self.assertEqual(read(f"{TF}m = tf.keras.Sequential()\n{source}")["options"][0]["because"]["what"], reason)
 
     def test_names_on_no_release_are_left_out(self) -> None:
         use = "tf.keras.mixed_precision.experimental.set_policy('float32')"
@@ -131,7 +163,15 @@ class DisagreementTest(unittest.TestCase):
                 "",
             ),
             ("keras", EXPERIMENTAL + "prec.set_policy('float16')\nx = tf.keras.ops.sum(1)", "keras", (2, 4), ""),
+            ("of TF 2", TF + "tf.placeholder(tf.float32)\ntf.random.set_seed(1)", "v1", (2, 3), ""),
             ("legacy optimizers", WRAPPED + "tf.keras.optimizers.AdamW()", "legacy_optimizers", (2, 4), "--keras 2"),
+            (
+                "arguments of new ones",
+                WRAPPED + "tf.keras.optimizers.SGD(jit_compile=True)",
+                "legacy_optimizers",
+                (2, 4),
+                "--keras 2",
+            ),
             (
                 "releases",
                 WRAPPED + "opt.loss_scale()\ntf.keras.mixed_precision.set_global_policy('float16')",
@@ -148,6 +188,7 @@ class DisagreementTest(unittest.TestCase):
         (disagreement,) = found["disagreements"]
         self.assertEqual(disagreement["option"], option)
         self.assertEqual(tuple(each["place"]["line"] for each in disagreement["because"]), lines)
+        self.assertTrue(all(re.match("(uses|gives|calls) ", each["what"]) for each in disagreement["because"]))
         self.assertEqual(" ".join(each["flag"] for each in found["options"]), expected)
 
     def test_helpers_of_both_generations_do_not_outweigh_the_main_file(self) -> None:

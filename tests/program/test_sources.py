@@ -23,6 +23,7 @@ class FollowingTest(unittest.TestCase):
             ("in a function", "import a\ndef f():\n    from b import x\n", {"b": USES_V1}),
             ("by a star", "import a", {"a": "from c import *", "c": USES_V1}),
             ("in a circle", "import a", {"a": "import main, c", "c": "import a\n" + USES_V1}),
+            ("after what is not", "if False:\n    import b\nimport a", {"a": USES_V1}),
             ("a package", "import package.train", {"package__INIT": "", "package__train": USES_V1}),
             ("its __init__", "import package.train", {"package__INIT": USES_V1, "package__train": ""}),
             (
