@@ -800,8 +800,8 @@ def _items(values: ast.expr, target: ast.expr) -> list[ast.expr | None]:
 
 
 def _item_of(values: ast.expr) -> ast.expr:
-    """Return an expression for any item of what is looped over: `opts[0]` for `opts`."""
-    item = ast.Subscript(values, ast.Constant(0), ast.Load())
+    """Return an expression for any item of what is looped over: `opts[...]`, of which no value is known."""
+    item = ast.Subscript(values, ast.Constant(...), ast.Load())
     match values:
         case ast.Call(func=ast.Name(id="enumerate"), args=[counted, *_]):
             return ast.Tuple([item, _item_of(counted)], ast.Load())

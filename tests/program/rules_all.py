@@ -246,6 +246,8 @@ NO_GATES = [
             "if hasattr(opt, 'other'):\n" + SESSION, "import x\nif x is not None:\n" + SESSION,
             "k = other\nif hasattr(k, 'x'):\n" + SESSION, "if hasattr(make(), 'x'):\n" + SESSION,
             "def f():\n    if tf.Session() and NEW: return\nf()", "try:\n    tf.Session()\nexcept ValueError: pass",
+            "ALL = (False, True)\nfor x in ALL:\n    if x: tf.Session()",
+            "ALL = (False, True)\nfor _, x in enumerate(ALL):\n    if x: tf.Session()",
             "C = 0\nif C.x:\n" + SESSION, "a = b\nb = a\nif a:\n" + SESSION,
             "def f():\n    global late\n    if late: tf.Session()\nf()",
             "def f():\n    n = NEW\n    if n: x\ndef g():\n    n = x\n    if n: tf.Session()\nf()\ng()",
