@@ -29,10 +29,13 @@ KERAS = [
     ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
     ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("lr of a model's", TF + "m = tf.keras.Sequential()\nm.compile()\nm.optimizer.lr = 1", "--keras 2"),
-    (
-        "a rate of a model's",
-        TF + "m = tf.keras.Sequential()\ntf.keras.backend.set_value(m.optimizer.lr, 1)",
-        "--keras 2",
+    *(
+        (f"{rate} of a model's", TF + f"m = tf.keras.Sequential()\ntf.keras.backend.{rate}, 1)", "--keras 2")
+        for rate in (
+            "set_value(m.optimizer.lr",
+            "set_value(m.optimizer.learning_rate",
+            "update(m.optimizer.learning_rate",
+        )
     ),
     ("workers of fit", TF + "m = tf.keras.Sequential()\nm.fit(g, workers=3, max_queue_size=9)", "--keras 2"),
     (
@@ -74,13 +77,14 @@ SAVING = [
     ("in a folder", MODEL + "def f(d): model.save(os.path.join(d, 'model'))", "--keras 2"),
     ("a callback of keras", "from keras.callbacks import ModelCheckpoint\nModelCheckpoint(filepath='b')", "--keras 2"),
     *(
-        (f"to {path}", f"{MODEL}p = 'a'\nmodel.save({path})", "--keras 2")
+        (f"to {path}", f"{MODEL}p = 'a'\nq = p\nmodel.save({path})", "--keras 2")
         for path in (
             "f'{d}/b'",
             "d + '/b'",
             "d / 'b'",
             "tempfile.mkdtemp(prefix='x', dir=d)",
             "p",
+            "q",
             "'a', save_format='tf'",
         )
     ),
@@ -111,6 +115,7 @@ SAVING = [
             "tempfile.mkdtemp(suffix='.h5')",
             "tempfile.mkdtemp('.h5')",
             "os.path.join('a')",
+            "os.path.join('a', 'b', 'c.h5')",
             "os.path.join(d, x)",
             "os.path.join('hf://a', 'b')",
             "b'x'",
@@ -281,24 +286,33 @@ SPELLINGS = [
     ("the package keras", "import keras\nkeras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
     ("layers of TF 1", "import tensorflow.compat.v2 as tf\ntf.compat.v1.layers.dense(x, 1)", "--keras 2"),
 ]  # fmt: skip
+_REPLACED = "--keras 2 --replace-existing"
 SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "
 _COPY = "tensorflow.python.keras"
 SUBCLASSES = [
     *(
         (call, SUB + call, expected)
         for call, expected in (
-            ("super(L, self).__init__(opt, True)", "--keras 2 --replace-existing"),
+            ("super(L, self).__init__(opt, True)", _REPLACED),
             ("super().__init__(opt, 5)", ""),
             ("if tf.__version__ < x: super().__init__(opt, False)", ""),
+            ("tf.__version__ < x and super().__init__(opt, False)", ""),
             ("other(opt, False)", ""),
         )
     ),
-    ("by position", SUB + "super().__init__(opt, False, 2)", "--keras 2 --replace-existing"),
+    ("after a call of another class", "object.__init__(x)\n" + SUB + "super().__init__(opt, True)", _REPLACED),
+    ("of two bases", SUB.replace("Optimizer)", "Optimizer, Mixin)") + "super().__init__(opt, True)", _REPLACED),
+    (
+        "by the name of the base and by position",
+        SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, False)",
+        _REPLACED,
+    ),
+    ("by position", SUB + "super().__init__(opt, False, 2)", _REPLACED),
     (
         "of the private copy",
         TF + f"from {_COPY}.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
         "L(tf.keras.optimizers.SGD())",
-        "--keras 2 --replace-existing",
+        _REPLACED,
     ),
     (
         "of and by the copy",
@@ -309,7 +323,7 @@ SUBCLASSES = [
     (
         "by the name of the base",
         SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, dynamic=False)",
-        "--keras 2 --replace-existing",
+        _REPLACED,
     ),
 ]
 AMP = TF + "AMP = False\n"
@@ -582,7 +596,6 @@ _PREC = TF + "mp = tf.keras.mixed_precision\n"
 _PUBLIC = "from tensorflow.keras.mixed_precision import LossScaleOptimizer as W"
 _OTHER = "from tensorflow.keras.mixed_precision.experimental import LossScaleOptimizer as W"
 _USE = "\nclass L(W): pass\nopt = L(tf.keras.optimizers.SGD())\nopt.get_weights()"
-_REPLACED = "--keras 2 --replace-existing"
 _OF_EXPERIMENTAL = "--keras 2 --legacy-optimizers"
 
 

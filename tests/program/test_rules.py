@@ -88,14 +88,20 @@ class RulesTest(unittest.TestCase):
 
     @parameterized.expand(
         [
-            ("m.save_weights('a')", "gives .save_weights() a path that does not end in .weights.h5"),
-            ("m.load_weights('a')", "gives .load_weights() a path that has no extension"),
-            (f"{NEW}opt.momentum = 1", "sets .momentum of a wrapper"),
-            (f"{NEW}opt.momentum", "uses .momentum of a wrapper"),
+            ("m.save_weights('a')", 3, "gives .save_weights() a path that does not end in .weights.h5"),
+            ("m.load_weights('a')", 3, "gives .load_weights() a path that has no extension"),
+            (f"{NEW}opt.momentum = 1", 5, "sets .momentum of a wrapper"),
+            (f"{NEW}opt.momentum", 5, "uses .momentum of a wrapper"),
+            (
+                f"{WRAPPED}class A:\n    def __init__(self): self.s = opt.loss_scale\n    def f(self): self.s()\nA().f()",
+                8,
+                "calls self.s, a .loss_scale",
+            ),
         ]
     )
-    def test_reasons(self, source: str, reason: str) -> None:
-        self.assertEqual(read(f"{TF}m = tf.keras.Sequential()\n{source}")["options"][0]["because"]["what"], reason)
+    def test_reasons(self, source: str, line: int, reason: str) -> None:
+        because = read(f"{TF}m = tf.keras.Sequential()\n{source}")["options"][-1]["because"]
+        self.assertEqual((because["place"]["line"], because["what"]), (line, reason))
 
     def test_names_on_no_release_are_left_out(self) -> None:
         use = "tf.keras.mixed_precision.experimental.set_policy('float32')"
