@@ -93,7 +93,8 @@ class RulesTest(unittest.TestCase):
             (f"{NEW}opt.momentum = 1", 5, "sets .momentum of a wrapper"),
             (f"{NEW}opt.momentum", 5, "uses .momentum of a wrapper"),
             (
-                f"{WRAPPED}class A:\n    def __init__(self): self.s = opt.loss_scale\n    def f(self): self.s()\nA().f()",
+                f"{WRAPPED}class A:\n    def __init__(self): self.s = opt.loss_scale\n"
+                "    def f(self): self.s()\nA().f()",
                 8,
                 "calls self.s, a .loss_scale",
             ),
