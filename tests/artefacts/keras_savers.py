@@ -7,9 +7,8 @@ the save and after each of three further steps.
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple  # noqa: UP035
+from typing import Any, Callable, Dict, List, NamedTuple  # noqa: UP035
 
 import numpy as np
 import tensorflow as tf
@@ -53,19 +52,6 @@ RECORDED = {
 }
 
 Wrap = Callable[[Any, Spec], Any]
-
-
-@contextlib.contextmanager
-def graph(spec: Spec) -> Iterator[None]:
-    """Use an empty graph, with the control flow of a spec."""
-    switches = (v1.disable_control_flow_v2, v1.enable_control_flow_v2)
-    before = v1.control_flow_v2_enabled()
-    switches[spec.second]()
-    try:
-        with tf.Graph().as_default():
-            yield
-    finally:
-        switches[before]()
 
 
 class Program:
@@ -173,20 +159,3 @@ def make_optimizer(keras: Any, name: str, rate: float) -> Any:
     settings = {"SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.5, "centered": True}, "Adam": {"amsgrad": True}}
     optimizers = getattr(keras.optimizers, "legacy", keras.optimizers)
     return getattr(optimizers, name)(rate, **settings.get(name, {}))
-
-
-def wrap_natively(keras: Any) -> Wrap:
-    """Return what wraps an optimizer in the public class of a release."""
-
-    def wrap(inner: Any, spec: Spec) -> Any:
-        module = keras.mixed_precision
-        if hasattr(module, "LossScaleOptimizer"):
-            if not spec.dynamic:
-                return module.LossScaleOptimizer(inner, dynamic=False, initial_scale=8.0)
-            return module.LossScaleOptimizer(inner, initial_scale=8.0, dynamic_growth_steps=2)
-        if not spec.dynamic:
-            return module.experimental.LossScaleOptimizer(inner, 8.0)
-        scale = v1.train.experimental.DynamicLossScale(8.0, 2)
-        return module.experimental.LossScaleOptimizer(inner, scale)
-
-    return wrap
