@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -11,24 +10,15 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import mpls.keras
-from tests.options.trainers import FAMILIES
+from tests.options.trainers import FAMILIES, over_keras
 
 INITIAL, GROWTH_STEPS, BATCHES = 16.0, 3, 4
 
-
-def _native(wrapper: Any, optimizer: Callable[[float], Any]) -> Callable[..., Any]:
-    def wrap(initial: float, growth_steps: int) -> Any:
-        return wrapper(optimizer(0.25), initial_scale=initial, dynamic_growth_steps=growth_steps)
-
-    return wrap
-
-
 OURS = {family: make for family, make in FAMILIES.items() if family != "v1"}
 NATIVE = {
-    "native_legacy": _native(tf_keras.mixed_precision.LossScaleOptimizer, tf_keras.optimizers.legacy.SGD),
-    "native_new": _native(tf_keras.mixed_precision.LossScaleOptimizer, tf_keras.optimizers.SGD),
-    "native_keras3": _native(keras.optimizers.LossScaleOptimizer, keras.optimizers.SGD),
+    "native_legacy": over_keras(tf_keras.optimizers.legacy.SGD, tf_keras.mixed_precision.LossScaleOptimizer),
+    "native_new": over_keras(tf_keras.optimizers.SGD, tf_keras.mixed_precision.LossScaleOptimizer),
+    "native_keras3": over_keras(keras.optimizers.SGD, keras.optimizers.LossScaleOptimizer),
 }
 WAYS: dict[str, dict[str, Any]] = {
     "function": {},
@@ -76,7 +66,3 @@ def data(*overflowing: int) -> dict[str, Any]:
 
 def is_ours(family: str) -> bool:
     return family in OURS
-
-
-def wrapped(**options: Any) -> Any:
-    return mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), **options)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pathlib
-import tempfile
 import unittest
 import warnings
 from contextlib import redirect_stdout
@@ -23,6 +20,7 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
+from tests.folders import InFolder
 
 from .events import scalars
 from .models import BATCHES, CELLS, WAYS, data, is_ours, keras_of, model_of
@@ -35,35 +33,22 @@ SAVED = '{"step": 0, "loss_scale": 16.0, "applied_steps": 0, "skipped_steps": 0,
 APPLIED, SKIPPED = [[1, 2, 3, 3], [4, 5, 6, 6]], [[0, 0, 0, 1], [1, 1, 1, 2]]
 
 
-class Seen:
-    """A callback of any Keras that keeps the logs of batches."""
-
-    def __init__(self, base: Any) -> None:
-        self.logs: list[dict[str, Any]] = []
-        seen = self
-
-        class Callback(base):  # type: ignore[misc]
-            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-                seen.logs.append({"batch": batch, **(logs or {})})
-
-        self.callback = Callback()
-
-
-class FitTest(unittest.TestCase):
+class FitTest(InFolder, unittest.TestCase):
     @parameterized.expand(CELLS)
     @pytest.mark.default_run("one case", by=lambda name, family, way: (family, way))
     def test_logs_are_what_the_rule_says(self, name: str, family: str, way: str) -> None:
         model = model_of(family, way, **({"count_steps": True} if is_ours(family) else {}))
-        seen = Seen(keras_of(family).callbacks.Callback)
+        seen: list[dict[str, Any]] = []
+        note = keras_of(family).callbacks.LambdaCallback(on_train_batch_end=lambda _, logs: seen.append(dict(logs)))
         callback = LossScaleCallback()
-        history = model.fit(**data(3), epochs=2, callbacks=[callback, seen.callback]).history
+        history = model.fit(**data(3), epochs=2, callbacks=[callback, note]).history
         step = WAYS[way].get("steps_per_execution", 1)
         at = [(epoch, batch) for epoch in range(2) for batch in range(step - 1, BATCHES, step)]
-        self.assertEqual([log["loss_scale"] for log in seen.logs], [SCALES[e][b] for e, b in at])
+        self.assertEqual([log["loss_scale"] for log in seen], [SCALES[e][b] for e, b in at])
         self.assertEqual(history["loss_scale"], [16.0, 16.0])
         if is_ours(family):
-            self.assertEqual([log["applied_steps"] for log in seen.logs], [APPLIED[e][b] for e, b in at])
-            self.assertEqual([log["skipped_steps"] for log in seen.logs], [SKIPPED[e][b] for e, b in at])
+            self.assertEqual([log["applied_steps"] for log in seen], [APPLIED[e][b] for e, b in at])
+            self.assertEqual([log["skipped_steps"] for log in seen], [SKIPPED[e][b] for e, b in at])
             self.assertEqual([history[each] for each in COUNTERS], [[3, 6], [1, 2], [1, 1]])
         else:
             self.assertEqual(set(history) & set(COUNTERS), set())
@@ -72,27 +57,27 @@ class FitTest(unittest.TestCase):
         self.assertEqual([each["step"] for each in after], [BATCHES * e + b + 1 for e, b in at])
         names = ["loss_scale", *(COUNTERS if is_ours(family) else ())]
         self.assertEqual(
-            [[each[key] for key in names] for each in after], [[log[key] for key in names] for log in seen.logs]
+            [[each[key] for key in names] for each in after], [[log[key] for key in names] for log in seen]
         )
-        np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen.logs])
+        np.testing.assert_array_equal([each["loss"] for each in after], [float(log["loss"]) for log in seen])
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
     def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
         model, callbacks = model_of(family, track_overflows=True), keras_of(family).callbacks
-        with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as shown:
-            path, logs = os.path.join(folder, "log.csv"), os.path.join(folder, "logs")
-            after = [callbacks.CSVLogger(path), callbacks.TensorBoard(logs)]
+        path, logs = str(self.folder / "log.csv"), str(self.folder / "logs")
+        after = [callbacks.CSVLogger(path), callbacks.TensorBoard(logs)]
+        with redirect_stdout(io.StringIO()) as shown:
             model.fit(**{**data(3), "verbose": 1}, epochs=2, callbacks=[LossScaleCallback(), *after])
-            with open(path, newline="") as file:
-                rows = list(csv.DictReader(file))
-            self.assertEqual([float(row["loss_scale"]) for row in rows], [16.0, 16.0])
-            self.assertEqual([int(row["skipped_steps"]) for row in rows], [1, 2])
-            self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([float(row["loss_scale"]) for row in rows], [16.0, 16.0])
+        self.assertEqual([int(row["skipped_steps"]) for row in rows], [1, 2])
+        self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
         self.assertIn("loss_scale: ", shown.getvalue())
 
 
-class HistoryTest(unittest.TestCase):
+class HistoryTest(InFolder, unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
     def test_readings_between_which_there_are_batches(self, name: str, family: str) -> None:
@@ -113,10 +98,9 @@ class HistoryTest(unittest.TestCase):
     def test_save(self) -> None:
         callback = LossScaleCallback()
         model_of("new", count_steps=True).fit(**data(1), callbacks=[callback])
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "history.json")
-            callback.save(path)
-            text = path.read_text()
+        path = self.folder / "history.json"
+        callback.save(path)
+        text = path.read_text()
         self.assertEqual(text.splitlines()[1], SAVED)
         read = json.loads(text)
         kept = [{key: value for key, value in each.items() if key != "loss"} for each in callback.history]
@@ -206,20 +190,19 @@ class SeveralOptimizersTest(unittest.TestCase):
             LossScaleCallback(name=1)  # type: ignore[arg-type]
 
 
-class OrderTest(unittest.TestCase):
+class OrderTest(InFolder, unittest.TestCase):
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
     def test_it_warns_once_after_what_reads_the_logs(self, name: str, family: str) -> None:
         callbacks = keras_of(family).callbacks
-        with tempfile.TemporaryDirectory() as folder:
-            logger = callbacks.CSVLogger(f"{folder}/log.csv")
-            waiting = callbacks.EarlyStopping("loss", patience=9)
-            late, early = LossScaleCallback(), LossScaleCallback()
-            with pytest.warns(MplsWarning, match="must stand before.*got it after CSVLogger"):
-                model_of(family).fit(**data(), callbacks=[waiting, logger, late])
-            # Warnings are errors.
+        logger = callbacks.CSVLogger(str(self.folder / "log.csv"))
+        waiting = callbacks.EarlyStopping("loss", patience=9)
+        late, early = LossScaleCallback(), LossScaleCallback()
+        with pytest.warns(MplsWarning, match="must stand before.*got it after CSVLogger"):
             model_of(family).fit(**data(), callbacks=[waiting, logger, late])
-            model_of(family).fit(**data(), callbacks=[waiting, early, logger])
+        # Warnings are errors.
+        model_of(family).fit(**data(), callbacks=[waiting, logger, late])
+        model_of(family).fit(**data(), callbacks=[waiting, early, logger])
         model, stopping = model_of(family), callbacks.EarlyStopping("loss_scale", patience=9, mode="max")
         with warnings.catch_warnings():
             # Keras says it too.

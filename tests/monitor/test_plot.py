@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 from typing import Any
 from unittest import mock
@@ -20,10 +16,11 @@ import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-from mpls.cli import main
 from mpls.monitor import LossScaleCallback
 from mpls.plotting import read_course
-from tests.processes import process_environment
+from tests.commands import run_command
+from tests.folders import InFolder
+from tests.processes import process_environment, run_python
 
 from .models import data, keras_of, model_of
 
@@ -40,17 +37,8 @@ AT_BATCHES = [(1, 16.0), (2, 16.0), (3, 32.0), (4, 16.0), (5, 16.0), (6, 16.0), 
 CSV = "epoch,loss,loss_scale,skipped_steps,val_loss\n0,2.5,32768.0,0,NA\n1,inf,16384.0,1,1\n"
 
 
-def plot(*arguments: str) -> tuple[int, str, str]:
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(["plot", *arguments])
-    return status, out.getvalue(), err.getvalue()
-
-
-class FolderTest(unittest.TestCase):
+class FolderTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
         self.out = str(self.folder / "out.png")
 
     def file(self, name: str, content: str | bytes) -> str:
@@ -60,20 +48,18 @@ class FolderTest(unittest.TestCase):
 
 
 class SourceTest(FolderTest):
-    def check(self, path: str, unit: str) -> Any:
+    def test_history(self) -> None:
+        path = self.file("history.json", json.dumps(RECORDS))
         course = read_course(path)
-        self.assertEqual(course.unit, unit)
+        self.assertEqual(course.unit, "step")
         self.assertEqual(course.scale, [(0, 32.0), (1, 16.0), (2, 16.0), (3, 32.0), (4, 16.0)])
         self.assertEqual(course.loss, [(1, 4.0), (3, 1.0), (4, 0.5)])
         self.assertEqual(course.marks()[0], [(1, 16.0), (4, 16.0)])
-        status, text, error = plot(path, "-o", self.out)
+        status, text, error = run_command("plot", path, "-o", self.out)
         self.assertEqual((status, error), (0, ""))
-        self.assertIn("step 0 to 4: loss scale 16 to 32, skipped steps: 2", text.replace(unit, "step"))
+        self.assertIn("step 0 to 4: loss scale 16 to 32, skipped steps: 2", text)
         height, width, _ = imread(self.out).shape
         self.assertGreaterEqual((width, height), (800, 600))
-
-    def test_history(self) -> None:
-        self.check(self.file("history.json", json.dumps(RECORDS)), "step")
 
     def test_csv(self) -> None:
         course = read_course(self.file("log.csv", CSV))
@@ -84,7 +70,7 @@ class SourceTest(FolderTest):
     def test_without_counters_falls_are_marked(self) -> None:
         course = read_course(self.file("log.csv", "step,loss_scale\n1,8\n2,16\n3,8\n"))
         self.assertEqual(course.marks(), ([(3, 8.0)], "scale came down: steps were skipped"))
-        self.assertEqual(plot(self.file("log.csv", "step,loss_scale\n1,8\n"), "-o", self.out)[0], 0)
+        self.assertEqual(run_command("plot", self.file("log.csv", "step,loss_scale\n1,8\n"), "-o", self.out)[0], 0)
 
 
 class NumbersTest(FolderTest):
@@ -105,7 +91,7 @@ class NumbersTest(FolderTest):
             self.assertEqual((course.unit, course.within), ("reading", "step 1 to 3"))
             self.assertEqual(course.scale, [(1, 8), (2, 4), (3, 2), (4, 2), (5, 4)])
             self.assertEqual(course.marks()[0], [(2, 4), (3, 2)])
-        status, said, _ = plot(history, "-o", str(self.folder / "out.svg"))
+        status, said, _ = run_command("plot", history, "-o", str(self.folder / "out.svg"))
         words = "reading 1 to 5 (step 1 to 3): loss scale 2 to 8, skipped steps: 2: "
         self.assertEqual((status, said.removesuffix(f"{self.folder / 'out.svg'}\n")), (0, words))
         self.assertIn("reading (step 1 to 3)", (self.folder / "out.svg").read_text())
@@ -129,12 +115,12 @@ class WrittenTest(FolderTest):
         course = read_course(history)
         self.assertEqual((course.unit, course.scale), ("step", [(0, 16.0), *AT_BATCHES]))
         self.assertEqual((course.marks()[0], course.bad_loss), ([(4, 16.0), (8, 16.0)], [4, 8]))
-        self.assertEqual(plot(history, "-o", self.out)[0], 0)
+        self.assertEqual(run_command("plot", history, "-o", self.out)[0], 0)
 
 
 class RefusedTest(FolderTest):
     def refused(self, path: str, *words: str) -> None:
-        status, text, error = plot(path, "-o", self.out)
+        status, text, error = run_command("plot", path, "-o", self.out)
         self.assertEqual((status, text), (2, ""))
         self.assertTrue(error.startswith("mpls plot: "), error)
         self.assertEqual(error.count("\n"), 1)
@@ -175,16 +161,17 @@ class RefusedTest(FolderTest):
 
     def test_existing_image_is_kept(self) -> None:
         path, image = self.file("a.csv", CSV), self.file("out.png", "mine")
-        status, _, error = plot(path, "-o", image)
+        status, _, error = run_command("plot", path, "-o", image)
         self.assertEqual((status, pathlib.Path(image).read_text()), (2, "mine"))
         self.assertIn("exists already", error)
-        self.assertEqual(plot(path, "-o", image, "--force")[0], 0)
+        self.assertEqual(run_command("plot", path, "-o", image, "--force")[0], 0)
         self.assertNotEqual(pathlib.Path(image).read_bytes()[:4], b"mine")
 
     def test_where_to_write(self) -> None:
         path = self.file("a.csv", CSV)
-        self.assertIn("must end in .png, .svg or .pdf", plot(path, "-o", str(self.folder / "out.exe"))[2])
-        status, _, error = plot(path, "-o", str(self.folder / "none" / "out.png"))
+        _, _, error = run_command("plot", path, "-o", str(self.folder / "out.exe"))
+        self.assertIn("must end in .png, .svg or .pdf", error)
+        status, _, error = run_command("plot", path, "-o", str(self.folder / "none" / "out.png"))
         self.assertEqual(status, 2)
         self.assertIn("No such file or directory", error)
 
@@ -196,20 +183,11 @@ class RefusedTest(FolderTest):
 
 @pytest.mark.programs
 class ProgramTest(FolderTest):
-    def run_plot(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-X", "importtime", "-m", "mpls", "plot", *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=process_environment(needs=["matplotlib"]),
-        )
-
     def test_default_image_without_tensorflow(self) -> None:
         steps = [{"step": n, "loss_scale": 2.0 ** (10 + n // 50 % 4), "loss": math.exp(-n / 90)} for n in range(400)]
-        done = self.run_plot(self.file("history.json", json.dumps(steps)))
+        command = ["-W", "error", "-X", "importtime", "-m", "mpls", "plot"]
+        history, environment = self.file("history.json", json.dumps(steps)), process_environment(needs=["matplotlib"])
+        done = run_python(*command, history, folder=self.folder, environment=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, "step 0 to 399: loss scale 1024 to 8192: loss_scale.png\n")
         self.assertGreaterEqual(imread(self.folder / "loss_scale.png").shape[1], 800)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import pathlib
 import tempfile
 import unittest
 from collections.abc import Callable
@@ -16,18 +15,13 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
-import mpls.v1
 from mpls.monitor import LossScaleHook
+from tests.folders import InFolder
+from tests.options.trainers import FAMILIES
 
 from .events import scalars
-from .models import wrapped
 
 v1 = tf.compat.v1
-
-
-def _v1(**options: Any) -> Any:
-    inner = v1.train.GradientDescentOptimizer(0.25)
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.DynamicLossScale(16, 3), **options)
 
 
 def _contrib(**options: Any) -> Any:
@@ -35,16 +29,16 @@ def _contrib(**options: Any) -> Any:
     return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager, **options)
 
 
-def _legacy(**options: Any) -> Any:
-    return wrapped(initial_scale=16, dynamic_growth_steps=3, **options)
-
-
 def _native() -> Any:
     inner = v1.train.GradientDescentOptimizer(0.25)
     return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, v1.mixed_precision.DynamicLossScale(16, 3))
 
 
-OURS: dict[str, Callable[..., Any]] = {"v1": _v1, "contrib": _contrib, "legacy": _legacy}
+OURS: dict[str, Callable[..., Any]] = {
+    "v1": functools.partial(FAMILIES["v1"], 16, 3),
+    "contrib": _contrib,
+    "legacy": functools.partial(FAMILIES["legacy"], 16, 3),
+}
 SESSIONS: dict[str, Callable[..., Any]] = {
     "training": lambda folder, hook: v1.train.MonitoredTrainingSession(checkpoint_dir=folder, hooks=[hook]),
     "monitored": lambda folder, hook: v1.train.MonitoredSession(hooks=[hook]),
@@ -68,7 +62,7 @@ def train(hook_of: Callable[[Any], Any], opt: Any, gradients: list[float], kind:
     return hook
 
 
-class HookTest(unittest.TestCase):
+class HookTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
         graph = tf.Graph().as_default()
         graph.__enter__()
@@ -89,23 +83,21 @@ class HookTest(unittest.TestCase):
         self.assertEqual([reading["step"] for reading in hook.history], steps_seen)
 
     def test_the_wrapper_of_tensorflow_and_one_that_counts_nothing(self) -> None:
-        for make in (_native, _v1):
+        for make in (_native, OURS["v1"]):
             with tf.Graph().as_default():
                 hook = train(lambda opt: LossScaleHook(opt, every=4), make(), [1.0, 1.0, 1.0, 1.0])
                 self.assertEqual(hook.history, [{"step": 4, "loss_scale": 32.0}])
 
     def test_summaries_the_loss_and_the_file(self) -> None:
-        opt, gradient = _v1(count_steps=True), v1.placeholder(tf.float32, [])
+        opt, gradient = OURS["v1"](count_steps=True), v1.placeholder(tf.float32, [])
         train_op = opt.minimize(v1.Variable(1.0, use_resource=True) * gradient, v1.train.get_or_create_global_step())
-        with tempfile.TemporaryDirectory() as folder:
-            hook = LossScaleHook(opt, every=2, loss=2 * gradient, summary_dir=pathlib.Path(folder, "logs"))
-            with v1.train.MonitoredSession(hooks=[hook]) as session:
-                for each in (1.0, 2.0, 1.0, float("inf"), 1.0):
-                    session.run(train_op, {gradient: each})
-            hook.save(os.path.join(folder, "history.json"))
-            with open(os.path.join(folder, "history.json")) as file:
-                saved = json.load(file)
-            found = scalars(folder)
+        hook = LossScaleHook(opt, every=2, loss=2 * gradient, summary_dir=self.folder / "logs")
+        with v1.train.MonitoredSession(hooks=[hook]) as session:
+            for each in (1.0, 2.0, 1.0, float("inf"), 1.0):
+                session.run(train_op, {gradient: each})
+        hook.save(self.folder / "history.json")
+        saved = json.loads((self.folder / "history.json").read_text())
+        found = scalars(self.folder)
         self.assertEqual([each.get("loss") for each in hook.history], [4.0, float("inf"), None])
         self.assertEqual([each.get("loss", 0) for each in saved], [4.0, None, 0])
         self.assertEqual([{**each, "loss": 0} for each in saved], [{**each, "loss": 0} for each in hook.history])
@@ -131,6 +123,6 @@ class RefusedTest(unittest.TestCase):
 
     def test_arguments(self) -> None:
         with self.assertRaisesRegex(ValueError, "LossScaleHook: every must be a whole number of at least 1"):
-            LossScaleHook(_v1(), every=0)
+            LossScaleHook(OURS["v1"](), every=0)
         with self.assertRaisesRegex(TypeError, "LossScaleHook: messages must be a bool"):
-            LossScaleHook(_v1(), messages="yes")  # type: ignore[arg-type]
+            LossScaleHook(OURS["v1"](), messages="yes")  # type: ignore[arg-type]

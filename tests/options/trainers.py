@@ -51,13 +51,11 @@ def _experimental(initial: float, growth_steps: int, **settings: Any) -> Any:
         return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
 
 
-def over_keras(make: Callable[[float], Any]) -> Callable[..., Any]:
+def over_keras(make: Callable[[float], Any], wrapper: Any = mpls.keras.LossScaleOptimizer) -> Callable[..., Any]:
     """Return what makes a wrapper from an initial scale, growth steps and options, over what takes a learning rate."""
 
     def wrap(initial: float, growth_steps: int, **settings: Any) -> Any:
-        return mpls.keras.LossScaleOptimizer(
-            make(RATE), initial_scale=initial, dynamic_growth_steps=growth_steps, **settings
-        )
+        return wrapper(make(RATE), initial_scale=initial, dynamic_growth_steps=growth_steps, **settings)
 
     return wrap
 

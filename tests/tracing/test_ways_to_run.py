@@ -6,15 +6,13 @@ import os
 import pathlib
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
-import mpls.keras
 import mpls.v1
 from mpls.comparing import read_trace
+from tests.monitor.models import NATIVE, OURS, keras_of
 
 from .recording import recorded
 
@@ -23,21 +21,6 @@ TARGETS = INPUTS.sum(axis=1, keepdims=True)
 # The second batch of three.
 INPUTS[5] = np.inf
 START = [np.random.default_rng(2).normal(size=(4, 1)).astype(np.float32), np.zeros(1, np.float32)]
-SETTINGS = {"initial_scale": 8, "dynamic_growth_steps": 2}
-
-WRAPPERS: dict[str, tuple[Any, Any]] = {
-    "mpls.keras legacy": (
-        tf_keras,
-        lambda: mpls.keras.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(), **SETTINGS),
-    ),
-    "mpls.keras new": (tf_keras, lambda: mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD(), **SETTINGS)),
-    "mpls.keras Keras 3": (keras, lambda: mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(), **SETTINGS)),
-    "tf_keras": (
-        tf_keras,
-        lambda: tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.SGD(), **SETTINGS),
-    ),
-    "Keras 3": (keras, lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(), **SETTINGS)),
-}
 
 
 def fitted(framework: Any, opt: Any, **settings: Any) -> list[np.ndarray]:
@@ -50,13 +33,13 @@ def fitted(framework: Any, opt: Any, **settings: Any) -> list[np.ndarray]:
 
 @pytest.mark.default_run("one case")
 @pytest.mark.parametrize("settings", [{}, {"run_eagerly": True}, {"steps_per_execution": 3}], ids=str)
-@pytest.mark.parametrize("name", WRAPPERS)
-def test_fit(tmp_path: pathlib.Path, name: str, settings: dict[str, Any]) -> None:
-    framework, make = WRAPPERS[name]
+@pytest.mark.parametrize("family", ["legacy", "new", "keras3", "native_new", "native_keras3"])
+def test_fit(tmp_path: pathlib.Path, family: str, settings: dict[str, Any]) -> None:
+    framework, make = keras_of(family), {**OURS, **NATIVE}[family]
     path = os.fspath(tmp_path / "trace.json")
-    plain = fitted(framework, make(), **settings)
+    plain = fitted(framework, make(8, 2), **settings)
     with recorded(path):
-        found = fitted(framework, make(), **settings)
+        found = fitted(framework, make(8, 2), **settings)
     for one, other in zip(plain, found, strict=True):
         np.testing.assert_array_equal(one, other)
     trace = read_trace(path)
