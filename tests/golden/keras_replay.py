@@ -24,7 +24,7 @@ import mpls.errors
 import mpls.experimental
 import mpls.keras
 
-from . import replay
+from . import replay, v1_replay
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,10 @@ class Subject:
         return self.wrapper_class(inner, initial_scale=loss_scale["initial"], dynamic_growth_steps=loss_scale["growth"])
 
     def make_variables(self, spec: dict[str, Any]) -> list[Any]:
-        return variables_of(spec)
+        return [
+            self.variable(replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}), entry["name"])
+            for entry in spec["vars"]
+        ]
 
     def prepare(self, optimizer: Any, variables: list[Any]) -> None:
         """Do what the wrapper needs done before the first step."""
@@ -131,16 +134,6 @@ class Keras3Subject(Subject):
     def inner(self, class_name: str, kwargs: dict[str, Any]) -> Any:
         return getattr(keras.optimizers, class_name)(**kwargs)
 
-    def make_variables(self, spec: dict[str, Any]) -> list[Any]:
-        return [
-            keras.Variable(
-                replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}),
-                dtype=entry.get("d", "float32"),
-                name=entry["name"],
-            )
-            for entry in spec["vars"]
-        ]
-
     def prepare(self, optimizer: Any, variables: list[Any]) -> None:
         if self.layer == "native":
             optimizer.build(variables)
@@ -168,7 +161,8 @@ class Keras3Subject(Subject):
     framework: ClassVar[Any] = keras
 
     def variable(self, value: Any, name: str | None = None) -> Any:
-        return keras.Variable(value, name=name)
+        # Keras 3.6 does not take the dtype of an array by itself.
+        return keras.Variable(value, dtype=getattr(value, "dtype", None), name=name)
 
     def build(self, optimizer: Any, variables: list[Any]) -> None:
         optimizer.build(variables)
@@ -222,15 +216,6 @@ def without_deprecations() -> Iterator[None]:
         yield
 
 
-def recorded_as(case: dict[str, Any], run: str, of: str = "outcomes") -> Any:
-    """Return what a run, `release:flavour[:mode]`, recorded for a case; None if it did not run."""
-    key = "meta" if of == "metas" else "result"
-    for group in case.get(of, ()):
-        if run in group["runs"]:
-            return group[key]
-    return None
-
-
 def spread_of(case: dict[str, Any], run: str, of: str = "outcomes") -> float:
     """Return by how much, relatively, the runs differ that share the outcome of this one."""
     (spread,) = (group.get("max_rel", 0.0) for group in case[of] if run in group["runs"])
@@ -245,7 +230,7 @@ class Difference(NamedTuple):
         path: where in the result, keys joined by `|`.
         ours: what mpls gives there; an exception is `{"error": type}`.
         subjects: names of the subjects that it is true of.
-        follows: in place of `ours`, the recorded run that is right, at another path: `run at path`.
+        follows: in place of `ours`, the recorded run that is right there.
     """
 
     case: str
@@ -297,7 +282,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     # Up to 2.8 sparse gradients were densified in order to test them: without a dense shape that failed, and rows were
     # summed in a way that the optimizer does not. Later releases, of the public wrapper only, test the values.
     *(
-        Difference("C.f.sparse_apply", path, None, ("experimental_legacy",), f"tf21:lso2 at {path}")
+        Difference("C.f.sparse_apply", path, None, ("experimental_legacy",), "tf21:lso2")
         for path in ("dup_overflow|0", "dup_overflow|1", "dup_overflow|2", "finite_nods", "inf_nods")
     ),
     # Over new optimizers a clip attribute set on the wrapper was ignored without a word, and none could be read; over
@@ -316,14 +301,6 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("C.f.setattrs", "momentum=0.5|1|v", 0.5, NEW),
     Difference("C.f.setattrs", "inner_config|momentum", 0.5, NEW),
 )
-
-
-def variables_of(spec: dict[str, Any], in_graph: bool = False) -> list[Any]:
-    make = functools.partial(tf.compat.v1.Variable, use_resource=True) if in_graph else tf.Variable
-    return [
-        make(replay.array({"d": entry.get("d", "float32"), "v": entry["v"]}), name=entry["name"])
-        for entry in spec["vars"]
-    ]
 
 
 def take_step(
@@ -361,7 +338,7 @@ def slots_of(subject: Subject, optimizer: Any, variables: list[Any]) -> dict[str
             for slot in optimizer.get_slot_names():
                 # A legacy optimizer creates the slots of a variable when it first applies a gradient to it.
                 with contextlib.suppress(KeyError):
-                    found[f"{plain_name(variable)}/{slot}"] = optimizer.get_slot(variable, slot)
+                    found[f"{v1_replay.base_name(variable)}/{slot}"] = optimizer.get_slot(variable, slot)
         return found
     inner = optimizer.inner_optimizer
     held = inner.variables() if callable(inner.variables) else inner.variables
@@ -376,10 +353,6 @@ def slots_of(subject: Subject, optimizer: Any, variables: list[Any]) -> dict[str
 def as_recorded(value: Any) -> Any:
     """Return a value in the precision of the record, which holds float64 as the nearest float32."""
     return value.astype(np.float32) if value.dtype == np.float64 else value
-
-
-def plain_name(variable: Any) -> str:
-    return variable.name.partition(":")[0]
 
 
 def plain_path(path: str) -> str:
@@ -447,7 +420,7 @@ def trace_eagerly(subject: Subject, spec: dict[str, Any], in_function: bool = Fa
 
 def trace_in_graph(subject: Subject, spec: dict[str, Any]) -> Trace:
     with tf.Graph().as_default(), replay.control_flow(v2=False), tf.compat.v1.Session() as session:
-        variables = variables_of(spec, in_graph=True)
+        variables = v1_replay.make_variables(spec)
         optimizer = subject.wrap(subject.inner(*spec["opt"]), spec["loss_scale"])
         factors = [tf.compat.v1.placeholder(tf.float32, []) for _ in variables]
         train_op, grads = take_step(optimizer, spec, variables, factors, tf.gradients)

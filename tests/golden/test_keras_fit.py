@@ -18,26 +18,11 @@ import mpls.keras
 from tests.keras.families import global_policy
 
 from . import replay
-from .keras_replay import OURS, Subject, recorded_as
+from .keras_replay import OURS, Subject
 
 CASES = replay.load("C_fit")
 # The reciprocal of a scale of 2**127 or more is denormal and flushed to zero: nothing was trained; mpls divides.
 TOO_BIG = "C.x.fit.sgd_float32_big"
-
-
-def recorder(framework: Any, read: Callable[[Any], list[Any] | None]) -> Any:
-    """Return a callback that notes what a function reads of the optimizer after every batch, unless that is None."""
-
-    class Recorder(framework.callbacks.Callback):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.batches: list[Any] = []
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            values = read(self.model.optimizer)
-            self.batches += [] if values is None else [values]
-
-    return Recorder()
 
 
 def build_model(framework: Any, spec: dict[str, Any]) -> Any:
@@ -78,7 +63,10 @@ def wrapped(subject: Subject, spec: dict[str, Any]) -> Any:
 def fit(
     framework: Any, spec: dict[str, Any], make_optimizer: Callable[[], Any], read: Callable[[Any], list[Any] | None]
 ) -> tuple[dict[str, Any], Any]:
-    """Train as the case says; return what it recorded, and the model."""
+    """Train as the case says; return what it recorded, and the model.
+
+    `read` returns what is noted of the optimizer after every batch; None notes nothing.
+    """
     with contextlib.ExitStack() as stack:
         stack.enter_context(global_policy(framework, spec.get("policy", "mixed_float16")))
         if spec.get("strategy"):
@@ -87,7 +75,12 @@ def fit(
         settings = {"jit_compile": spec["jit"]} if "jit" in spec else {}
         metrics = spec.get("metrics", [])
         model.compile(make_optimizer(), spec["loss"], metrics=metrics, run_eagerly=spec.get("eager", False), **settings)
-    callback = recorder(framework, read)
+    batches: list[Any] = []
+
+    def note(batch: int, logs: Any) -> None:
+        values = read(model.optimizer)
+        batches.extend([] if values is None else [values])
+
     weights = spec.get("class_weight")
     history = model.fit(
         *arrays([spec["x"], spec["y"]]),
@@ -95,11 +88,11 @@ def fit(
         epochs=spec["epochs"],
         shuffle=False,
         verbose=0,
-        callbacks=[callback],
+        callbacks=[framework.callbacks.LambdaCallback(on_train_batch_end=note)],
         class_weight=None if weights is None else {int(label): weight for label, weight in weights.items()},
         sample_weight=None if "sample_weight" not in spec else np.array(spec["sample_weight"], np.float32),
     )
-    return {"history": history.history, "batches": callback.batches, "weights": model.get_weights()}, model
+    return {"history": history.history, "batches": batches, "weights": model.get_weights()}, model
 
 
 def state_of(optimizer: Any) -> list[Any] | None:
@@ -110,7 +103,10 @@ def state_of(optimizer: Any) -> list[Any] | None:
     return [optimizer.loss_scale.numpy(), None if counter is None else counter.numpy(), optimizer.iterations.numpy()]
 
 
-def assert_as_recorded(result: dict[str, Any], expected: dict[str, Any]) -> None:
+def assert_fit(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Require a result of `fit` to be as recorded."""
+    replay.assert_exact(result["batches"], expected["batches"], "batches")
+    assert set(result["history"]) == set(expected["history"])
     for name, values in expected["history"].items():
         assert_near(result["history"][name], values, name)
     for index, (weight, want) in enumerate(zip(result["weights"], expected["weights"], strict=True)):
@@ -123,22 +119,12 @@ def assert_near(actual: Any, expected: Any, what: str) -> None:
     np.testing.assert_allclose(np.array(actual, np.float32), expected, rtol=5e-3, atol=1e-3, err_msg=what)
 
 
-def check_fit(case_id: str, subject: Subject) -> Any:
-    case = CASES[case_id]
-    expected = recorded_as(case, subject.release)
-    result, model = fit(tf_keras, case["spec"], functools.partial(wrapped, subject, case["spec"]), state_of)
-    replay.assert_exact(result["batches"], expected["batches"], "batches")
-    assert set(result["history"]) == set(expected["history"])
-    assert_as_recorded(result, expected)
-    return model
-
-
 def replays(subjects: tuple[Subject, ...]) -> list[tuple[str, Subject]]:
     return [
         (case_id, subject)
         for case_id, case in CASES.items()
         for subject in subjects
-        if recorded_as(case, subject.release) is not None and case_id != TOO_BIG
+        if replay.recorded_as(case, subject.release) is not None and case_id != TOO_BIG
     ]
 
 
@@ -150,6 +136,8 @@ class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=replay.named)
     @pytest.mark.default_run("one case", by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name))
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
-        model = check_fit(case_id, subject)
+        spec = CASES[case_id]["spec"]
+        result, model = fit(tf_keras, spec, functools.partial(wrapped, subject, spec), state_of)
+        assert_fit(result, replay.recorded_as(CASES[case_id], subject.release))
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)
         assert not isinstance(model.optimizer.inner_optimizer, mpls.keras.LossScaleOptimizer)

@@ -22,7 +22,6 @@ from .keras_replay import (
     Subject,
     Trace,
     error_of,
-    recorded_as,
     spread_of,
 )
 
@@ -47,10 +46,6 @@ def run_of(case_id: str, subject: Subject, mode: str) -> str:
     return f"{'tf24:lso2' if case_id == NOT_AGGREGATED else subject.release}:{mode}"
 
 
-def modes_of(subject: Subject) -> tuple[str, ...]:
-    return tuple(mode for mode in MODES if subject.is_legacy or mode != "graph")
-
-
 def replays(subjects: tuple[Subject, ...], modes: tuple[str, ...] = tuple(MODES)) -> list[tuple[str, Subject, str]]:
     """Return what was recorded in these modes and concerns these subjects."""
     return [
@@ -58,7 +53,7 @@ def replays(subjects: tuple[Subject, ...], modes: tuple[str, ...] = tuple(MODES)
         for case_id, case in CASES.items()
         for subject in subjects
         for mode in modes
-        if mode in modes_of(subject) and recorded_as(case, run_of(case_id, subject, mode)) is not None
+        if replay.recorded_as(case, run_of(case_id, subject, mode)) is not None
     ]
 
 
@@ -95,29 +90,13 @@ def assert_states(actual: Any, expected: Any, rtol: float, ulps: int = 0) -> Non
 def recorded_beside(case_id: str, subject: Subject, mode: str, of: str) -> Any:
     """Return what was recorded beside the states; None of replicas, and where the original raised an error at once."""
     case, run = CASES[case_id], run_of(case_id, subject, mode)
-    found = recorded_as(case, run, of)
-    assert (found is None) == (mode.startswith("strategy") or replay.is_error(recorded_as(case, run))), (run, of)
+    found = replay.recorded_as(case, run, of)
+    assert (found is None) == (mode.startswith("strategy") or replay.is_error(replay.recorded_as(case, run))), (run, of)
     return found
 
 
 def has_late_slots(case_id: str, subject: Subject, mode: str) -> bool:
     return case_id in LATE_SLOTS and subject.is_legacy and mode == "eager"
-
-
-def check_trace(case_id: str, subject: Subject, mode: str) -> None:
-    case, run, trace = CASES[case_id], run_of(case_id, subject, mode), trace_of(case_id, subject, mode)
-    # The last bits of a square root or a sum depend on the processor; they are compared with those of tf_keras below.
-    assert_states(states_of(trace), recorded_as(case, run), 1e-6 + spread_of(case, run), ulps=1)
-    recorded_slots = recorded_beside(case_id, subject, mode, "outcomes_slots")
-    if recorded_slots is None:
-        return
-    assert isinstance(trace, Trace), trace
-    slots = list(trace.slots or ())
-    if has_late_slots(case_id, subject, mode):
-        assert recorded_slots[0] == {}
-        assert {key.partition("/")[2] for key in slots[0]} == set(LATE_SLOTS[case_id])
-        slots[0] = {}
-    replay.assert_close(slots, recorded_slots, "slots", rtol=1e-6 + spread_of(case, run, "outcomes_slots"), ulps=1)
 
 
 def without_scope(names: list[str]) -> list[str]:
@@ -134,7 +113,19 @@ class RecordedTracesTest(unittest.TestCase):
     @replay.expand(replays(OURS))
     @pytest.mark.default_run("each value", by=sample)
     def test_it_does_as_recorded(self, case_id: str, subject: Subject, mode: str) -> None:
-        check_trace(case_id, subject, mode)
+        case, run, trace = CASES[case_id], run_of(case_id, subject, mode), trace_of(case_id, subject, mode)
+        # The last bits of a square root or a sum depend on the processor; below they are compared with tf_keras' own.
+        assert_states(states_of(trace), replay.recorded_as(case, run), 1e-6 + spread_of(case, run), ulps=1)
+        recorded_slots = recorded_beside(case_id, subject, mode, "outcomes_slots")
+        if recorded_slots is None:
+            return
+        assert isinstance(trace, Trace), trace
+        slots = list(trace.slots or ())
+        if has_late_slots(case_id, subject, mode):
+            assert recorded_slots[0] == {}
+            assert {key.partition("/")[2] for key in slots[0]} == set(LATE_SLOTS[case_id])
+            slots[0] = {}
+        replay.assert_close(slots, recorded_slots, "slots", rtol=1e-6 + spread_of(case, run, "outcomes_slots"), ulps=1)
 
     @parameterized.expand(
         [entry for entry in replays(OURS, ("eager",)) if "multiplier" not in CASES[entry[0]]["spec"]["loss_scale"]],

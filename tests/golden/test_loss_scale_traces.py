@@ -78,24 +78,18 @@ def run_eager(spec: dict[str, Any], compiled: bool = False) -> list[list[Any]]:
     return rows
 
 
-def build_graph(spec: dict[str, Any]) -> tuple[Any, list[tuple[int, Any]]]:
-    """Return the loss scale, and how often to run which op for each row."""
-    loss_scale = make(spec)
-    ops: dict[str, Any] = {}
-    rows = []
-    for times, literal in repetitions(spec["steps"]):
-        key = json.dumps(literal)
-        if key not in ops:
-            op, should_apply = loss_scale.update(replay.tensor(literal))
-            with tf.control_dependencies([op]):
-                ops[key] = tf.identity(should_apply)
-        rows.append((times, ops[key]))
-    return loss_scale, rows
-
-
 def run_graph(spec: dict[str, Any], v2: bool = False) -> list[list[Any]]:
     with tf.Graph().as_default(), replay.control_flow(v2), tf.compat.v1.Session() as session:
-        loss_scale, rows = build_graph(spec)
+        loss_scale = make(spec)
+        ops: dict[str, Any] = {}
+        rows = []
+        for times, literal in repetitions(spec["steps"]):
+            key = json.dumps(literal)
+            if key not in ops:
+                op, should_apply = loss_scale.update(replay.tensor(literal))
+                with tf.control_dependencies([op]):
+                    ops[key] = tf.identity(should_apply)
+            rows.append((times, ops[key]))
         session.run(tf.compat.v1.global_variables_initializer())
         tensors = state(loss_scale, tf.convert_to_tensor)
         results = []
