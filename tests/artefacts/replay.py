@@ -80,6 +80,11 @@ class Artefact:
         return str(self.folder / self.expected["prefix"])
 
     @property
+    def path(self) -> str:
+        """What a user would name: a checkpoint's prefix, a file or a folder."""
+        return str(self.folder / (self.expected.get("prefix") or self.expected["path"]))
+
+    @property
     def release(self) -> str:
         """The release, as `mpls.install(as_of=...)` takes it."""
         oracle = self.run.partition(".")[0]

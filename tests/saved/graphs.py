@@ -71,8 +71,6 @@ def add(function: Any, op: str, name: str, inputs: list[str] | None = None, **at
                 node.attr[key].list.func.add().name = each
         elif isinstance(value, tf.DType):
             node.attr[key].type = value.as_datatype_enum
-        elif isinstance(value, int) and key != "value":
-            node.attr[key].i = value
         elif isinstance(value, list) and key != "value":
             node.attr[key].list.type.extend(each.as_datatype_enum for each in value)
         else:

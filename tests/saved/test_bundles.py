@@ -14,7 +14,7 @@ from mpls.errors import SavedStateError
 from mpls.saved.bundles import Bundle, masked_crc32c
 from mpls.saved.reading import read
 from tests.folders import InFolder
-from tests.saved.artefacts import ARTEFACTS, path_of
+from tests.saved.artefacts import ARTEFACTS
 
 
 class BundleTest(InFolder, unittest.TestCase):
@@ -23,7 +23,7 @@ class BundleTest(InFolder, unittest.TestCase):
         self.prefix = str(self.folder / "ckpt")
 
     def test_recorded_ones(self) -> None:
-        prefixes = [str(path.with_suffix("")) for folder in ARTEFACTS for path in folder.rglob("*.index")]
+        prefixes = [str(path.with_suffix("")) for each in ARTEFACTS for path in each.folder.rglob("*.index")]
         self.assertGreater(len(prefixes), 70)
         for prefix in prefixes:
             self._check(prefix)
@@ -97,8 +97,8 @@ class BundleTest(InFolder, unittest.TestCase):
         self.assertEqual(masked_crc32c(data), masked_crc32c(*pieces))
 
     def test_only_files_of_the_checkpoint_are_opened(self) -> None:
-        folder = next(folder for folder in ARTEFACTS if "v1_object" in str(folder))
+        artefact = next(each for each in ARTEFACTS if each.kind == "v1_object")
         opened, really = [], open
         with mock.patch("builtins.open", lambda path, *mode: opened.append(path) or really(path, *mode)):
-            read(path_of(folder))
-        self.assertEqual({pathlib.Path(path).parent for path in opened}, {folder})
+            read(artefact.path)
+        self.assertEqual({pathlib.Path(path).parent for path in opened}, {artefact.folder})

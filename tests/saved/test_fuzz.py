@@ -26,7 +26,7 @@ import mpls.keras
 from mpls.errors import MplsError
 from mpls.inspect import inspect
 from tests.processes import ROOT, process_environment, run_python
-from tests.saved.artefacts import ARTEFACTS, path_of
+from tests.saved.artefacts import ARTEFACTS
 from tests.untrusted.models import KINDS, Templates
 from tests.untrusted.payloads import PAYLOADS, SPY
 
@@ -55,7 +55,7 @@ TEMPLATES = Templates()
 
 def changed_bytes(r: random.Random, target: pathlib.Path) -> str:
     """Copy an artefact with bits of a file flipped, or a part cut off, blanked or doubled; return what to read."""
-    source = pathlib.Path(path_of(r.choice(ARTEFACTS)))
+    source = pathlib.Path(r.choice(ARTEFACTS).path)
     folder = source if source.is_dir() else source.parent
     shutil.copytree(folder, target, ignore=shutil.ignore_patterns("expected.json"), dirs_exist_ok=True)
     file = r.choice(sorted(each for each in target.rglob("*") if each.is_file()))

@@ -13,7 +13,6 @@ from parameterized import parameterized
 
 from mpls.saved.allowed import OPS, SAVERS
 from tests.saved import honest_models
-from tests.saved.artefacts import DATA
 from tests.saved.graphs import Folders, add, add_call, add_text, add_write, load_natively, refusal_of, save
 from tests.saved.op_registry import (
     KNOWN_TO_REACH_OUT,
@@ -23,17 +22,12 @@ from tests.saved.op_registry import (
     signs_of_reaching_out,
 )
 
-RECORDED = [(str(path.parent.relative_to(DATA)), path.parent) for path in sorted(DATA.rglob("saved_model.pb"))]
 # What TensorFlow and tf_keras run when they load a model of a class that is not at hand.
 AT_LOAD = ("_create_resource", "_initialize", "save_function", "restore_function")
 LATER = ("_destroy_resource", "call_and_return_conditional_losses")
 
 
 class TestHonest:
-    @parameterized.expand(RECORDED)
-    def test_recorded(self, name: str, path: pathlib.Path) -> None:
-        assert refusal_of(path) is None
-
     @pytest.mark.programs
     def test_small(self, tmp_path: pathlib.Path) -> None:
         for name, model in honest_models.small():

@@ -35,6 +35,7 @@ from mpls.inspect import describe
 from tests.folders import InFolder
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
+from tests.untrusted.payloads import PAYLOADS, SPY
 
 CHECKPOINTS = {
     "checkpoint": ("keras_object.adam/tf24.lso2", "ckpt-1"),
@@ -341,12 +342,7 @@ class H5Test(Case):
         self.assertTrue(mpls.keras.load_model(path, compile=False).weights)
 
 
-SPY = "spy_that_files_name"
-LAMBDA = {
-    "class_name": "Lambda",
-    "module": "keras.layers",
-    "config": {"name": "spy", "function": ["4wEAAAAAAAAAAAAAAAA=", None, None], "function_type": "lambda"},
-}
+LAMBDA = {**PAYLOADS["Lambda of bytecode"], "module": "keras.layers"}
 CUSTOM = {"class_name": "Spy", "module": SPY, "registered_name": f"{SPY}>Spy", "config": {"learning_rate": 0.5}}
 
 

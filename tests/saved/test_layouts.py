@@ -182,20 +182,6 @@ class SaverFilesTest(InFolder, unittest.TestCase):
             assert found.loss_scale is not None
             self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
 
-    def test_two_wrapped_optimizers(self) -> None:
-        with self.session.graph.as_default():
-            for name in ("generator", "critic"):
-                inner = tf.compat.v1.train.AdamOptimizer(0.5)
-                optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.DynamicLossScale(64))
-                self._add(optimizer, name)
-            (adam,) = self._saved()
-            self.assertEqual((adam.algorithm, len(adam.variables), adam.loss_scale), ("Adam", 2, None))
-            self.assertEqual([list(each.slots) for each in adam.variables], [["m", "v"]] * 2)
-            # Both have made one step, so the powers are the same.
-            self.assertEqual((len(adam.others), dict(adam.possible_steps)), (4, {}))
-            scales = {name: each.good_steps for name, each in adam.possible_scales.items()}
-            self.assertEqual(scales, {"current_loss_scale": 1, "current_loss_scale_1": 1})
-
     def test_an_adam_in_a_scope_is_one(self) -> None:
         with self.session.graph.as_default():
             v1 = tf.compat.v1

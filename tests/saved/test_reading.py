@@ -15,54 +15,55 @@ from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
+from tests.artefacts.replay import Artefact
 from tests.folders import InFolder
 from tests.processes import run_python
-from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, expected, family_of, name_of, path_of, slots_of
+from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, slots_of
 
 ALGORITHMS = {"MomentumOptimizer": "SGD", "AdamOptimizer": "Adam", "AdagradOptimizer": "Adagrad"}
 FORMATS = {"keras_h5": "H5", "keras_tf": "SavedModel", "keras_v3": ".keras", "v1_saver": "v1 checkpoint"}
 
 
-def read_one(folder: pathlib.Path) -> tuple[FileRecord, OptimizerRecord]:
-    record = read(path_of(folder))
+def read_one(artefact: Artefact) -> tuple[FileRecord, OptimizerRecord]:
+    record = read(artefact.path)
     (optimizer,) = record.optimizers
     return record, optimizer
 
 
-def has_current_scale(folder: pathlib.Path) -> bool:
+def has_current_scale(artefact: Artefact) -> bool:
     """Files of models that tf_keras writes have none, and a fixed one is only among settings."""
-    held = expected(folder)
-    kind = folder.parent.name.removeprefix("more_").partition(".")[0]
-    if held["state"]["scale"] is None:
+    state = artefact.expected["state"]
+    kind = artefact.id.removeprefix("more_").partition(".")[0]
+    if state["scale"] is None:
         return False
-    if held["state"]["good"] is None:
+    if state["good"] is None:
         return kind in ("keras_h5", "keras_tf", "keras_v3")
-    return kind not in ("keras_h5", "keras_v3") or family_of(folder) == "keras3"
+    return kind not in ("keras_h5", "keras_v3") or artefact.family == "keras3"
 
 
 class ArtefactTest(unittest.TestCase):
     def test_all_are_there(self) -> None:
         self.assertEqual((len(ARTEFACTS), len(CONFIGS)), (96, 38))
 
-    @parameterized.expand([(name_of(folder), folder) for folder in ARTEFACTS])
-    def test_state(self, name: str, folder: pathlib.Path) -> None:
-        state, spec = expected(folder)["state"], expected(folder)["spec"]
-        record, optimizer = read_one(folder)
-        kind = folder.parent.name.removeprefix("more_").partition(".")[0]
+    @parameterized.expand([(each.name, each) for each in ARTEFACTS])
+    def test_state(self, name: str, artefact: Artefact) -> None:
+        state, spec = artefact.expected["state"], artefact.spec
+        record, optimizer = read_one(artefact)
+        kind = artefact.id.removeprefix("more_").partition(".")[0]
         self.assertEqual(record.format, FORMATS.get(kind, "object checkpoint"))
-        self.assertEqual(record.path, path_of(folder))
-        self.assertEqual(optimizer.family, family_of(folder))
+        self.assertEqual(record.path, artefact.path)
+        self.assertEqual(optimizer.family, artefact.family)
         self.assertEqual(optimizer.algorithm, ALGORITHMS.get(spec["opt"][0], spec["opt"][0]))
         if name.startswith("keras_v3") and optimizer.family == "legacy":
             # These files hold no weights of the optimizer at all.
             self.assertEqual((optimizer.iterations, list(optimizer.variables)), (None, []))
             return
         self.assertEqual(optimizer.iterations, state.get("iter", state.get("gs")))
-        self._check_slots(folder, optimizer)
+        self._check_slots(artefact, optimizer)
 
-    def _check_slots(self, folder: pathlib.Path, optimizer: OptimizerRecord) -> None:
-        wanted = slots_of(folder)
-        if folder.parent.name.startswith("keras_v3"):
+    def _check_slots(self, artefact: Artefact, optimizer: OptimizerRecord) -> None:
+        wanted = slots_of(artefact)
+        if artefact.id.startswith("keras_v3"):
             self._check_slots_by_order(wanted, optimizer)
             return
         found = []
@@ -84,10 +85,10 @@ class ArtefactTest(unittest.TestCase):
             self.assertEqual((variable.key, variable.name, list(variable.slots)), (None, None, [slot]))
             np.testing.assert_array_equal(variable.slots[slot], right)
 
-    @parameterized.expand([(name_of(folder), folder) for folder in ARTEFACTS])
-    def test_loss_scale(self, name: str, folder: pathlib.Path) -> None:
-        state, spec = expected(folder)["state"], expected(folder)["spec"]
-        _, optimizer = read_one(folder)
+    @parameterized.expand([(each.name, each) for each in ARTEFACTS])
+    def test_loss_scale(self, name: str, artefact: Artefact) -> None:
+        state, spec = artefact.expected["state"], artefact.spec
+        _, optimizer = read_one(artefact)
         loss_scale = optimizer.loss_scale
         if spec.get("plain") or "adagrad_fixed" in name:
             # A fixed scale leaves no trace in a Saver's checkpoint.
@@ -95,18 +96,18 @@ class ArtefactTest(unittest.TestCase):
             return
         assert loss_scale is not None
         self.assertEqual(loss_scale.dynamic, state["good"] is not None)
-        self.assertEqual(loss_scale.scale, state["scale"] if has_current_scale(folder) else None)
-        self.assertEqual(loss_scale.good_steps, state["good"] if has_current_scale(folder) else None)
+        self.assertEqual(loss_scale.scale, state["scale"] if has_current_scale(artefact) else None)
+        self.assertEqual(loss_scale.good_steps, state["good"] if has_current_scale(artefact) else None)
         if spec["kind"] == "keras_model":
             settings = spec["loss_scale"]
             self.assertEqual(loss_scale.initial_scale, settings.get("initial", settings.get("fixed")))
             self.assertEqual(loss_scale.growth_steps, settings.get("growth"))
             self.assertEqual(loss_scale.multiplier, 2.0 if loss_scale.dynamic else None)
 
-    @parameterized.expand([(name_of(folder), folder) for folder in ARTEFACTS if "keras" in folder.parent.name])
-    def test_hyperparameters(self, name: str, folder: pathlib.Path) -> None:
-        _, optimizer = read_one(folder)
-        settings = expected(folder)["spec"]["opt"][1]
+    @parameterized.expand([(each.name, each) for each in ARTEFACTS if "keras" in each.id])
+    def test_hyperparameters(self, name: str, artefact: Artefact) -> None:
+        _, optimizer = read_one(artefact)
+        settings = artefact.spec["opt"][1]
         found = optimizer.hyperparameters
         names = [key for key in settings if key in found]
         for key in names:
@@ -117,11 +118,11 @@ class ArtefactTest(unittest.TestCase):
             self.assertEqual(set(names) | {"centered", "epsilon"}, set(settings) | {"centered", "epsilon"})
 
     def test_beta_powers(self) -> None:
-        for folder in ARTEFACTS:
-            state = expected(folder)["state"]
+        for artefact in ARTEFACTS:
+            state = artefact.expected["state"]
             if not state.get("extra"):
                 continue
-            _, optimizer = read_one(folder)
+            _, optimizer = read_one(artefact)
             found = {name.rpartition("/")[2]: float(value) for name, value in optimizer.others.items()}
             self.assertEqual(found, {name: float(np.float32(value)) for name, value in state["extra"].items()})
 
@@ -139,7 +140,7 @@ class ArtefactTest(unittest.TestCase):
         ]
     )
     def test_writer(self, name: str, written_by: str) -> None:
-        self.assertEqual(read(path_of(DATA / "artefacts" / name)).written_by, written_by)
+        self.assertEqual(read(Artefact(*name.split("/")).path).written_by, written_by)
 
 
 class ConfigTest(unittest.TestCase):
@@ -218,6 +219,6 @@ class PathTest(InFolder, unittest.TestCase):
             assert not loaded, loaded
             """
         )
-        paths = [path_of(folder) for folder in ARTEFACTS] + [str(path) for path in CONFIGS]
+        paths = [each.path for each in ARTEFACTS] + [str(path) for path in CONFIGS]
         done = run_python("-c", program, *paths, folder=DATA.parents[2])
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -17,9 +15,9 @@ import h5py
 import pytest
 from parameterized import parameterized
 
-from mpls.cli import main
 from mpls.errors import SavedStateError, printable
 from mpls.saved.reading import read
+from tests.commands import run_command
 from tests.folders import InFolder
 from tests.saved import rewriting
 from tests.saved.artefacts import DATA
@@ -37,9 +35,8 @@ class ShownTest(InFolder, unittest.TestCase):
         return path
 
     def _shown(self, *arguments: str) -> str:
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-            main(["inspect", *arguments])
-        return out.getvalue() + err.getvalue()
+        _, out, err = run_command("inspect", *arguments)
+        return out + err
 
     def _assert_harmless(self, text: str) -> None:
         self.assertEqual([each for each in text if not (each.isprintable() or each == "\n")], [])

@@ -290,12 +290,8 @@ class ConfigTest(Refusing):
         self.assert_refused(path, key, constraint)
 
     def test_state_beside_the_inner_config(self) -> None:
-        for source in (NEW_FORMAT, OLD_FORMAT):
-            changed = copy.deepcopy(rewriting.config(source))
-            inner = changed["config"].get("inner_optimizer") or changed["config"]["optimizer"]
-            inner["loss_scale_state"] = {"scale": 128.0, "good_steps": 3}
-            path = self.folder / "config.json"
-            path.write_text(json.dumps(changed))
+        for source, key in ((NEW_FORMAT, STATE), (OLD_FORMAT, "config/optimizer/loss_scale_state")):
+            path = self._changed(source, key, {"scale": 128.0, "good_steps": 3})
             (optimizer,) = read(path).optimizers
             assert optimizer.loss_scale is not None
             found = (optimizer.loss_scale.scale, optimizer.loss_scale.good_steps, optimizer.loss_scale.initial_scale)

@@ -133,5 +133,9 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
         self._convert(optimizer("legacy", "Adam"), "g", names[1])
         found = describe(self.path)["optimizers"]
         self.assertEqual([each["key"] for each in found], list(dict.fromkeys(names)))
+        self.assertEqual(sum(each["slots"]["variables"] for each in found), 2)
+        for each in found:
+            # Both have made the same steps, so their powers are the same.
+            self.assertEqual((len(each["other_state"]), each["possible_steps"]), (4, {"global_step": 6}))
         self.assertEqual({each["possible_scales"]["current_loss_scale_1"]["scale"] for each in found}, {64.0})
         self.assertIn("current_loss_scale_1 (dynamic", " ".join(inspect(self.path)[1].split()))
