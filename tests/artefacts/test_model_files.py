@@ -22,9 +22,10 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import artefacts
-from tests.artefacts.test_writing import CASES, FAMILIES, batch
+from tests.artefacts.test_writing import CASES, FAMILIES, batch, small_model
 from tests.folders import InFolder
 from tests.keras.families import global_policy
+from tests.saved import rewriting
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 
@@ -127,23 +128,6 @@ class RecordedModelsTest(unittest.TestCase):
             self.assertEqual(int(optimizer.iterations), weights["iter"])
             scale = (continued if has_scale else reloaded)[number]
             self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), (scale["scale"], scale["good"]))
-
-
-def changed_archive(source: pathlib.Path, target: pathlib.Path, **changes: Any) -> None:
-    """Copy a .keras file with other members, each made by a function from the old one."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            change = changes.get(name.partition(".")[0])
-            new.writestr(name, change(old.read(name)) if change else old.read(name))
-
-
-def small_model(framework: Any, optimizer: Any, loss: Any = "mse", **kwargs: Any) -> Any:
-    layers = [framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")]
-    model = framework.Sequential(layers)
-    model.compile(optimizer, loss, **kwargs)
-    for value in (1.0, 1.0, 1.0):
-        model.train_on_batch(*batch(value))
-    return model
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -292,13 +276,10 @@ class BrokenFilesTest(InFolder, unittest.TestCase):
         ]
     )
     def test_hostile_state_in_a_config(self, name: str, state: Any, key: str) -> None:
-        def change(text: bytes) -> bytes:
-            config = json.loads(text)
-            config["compile_config"]["optimizer"]["config"]["inner_optimizer"]["loss_scale_state"] = state
-            return json.dumps(config).encode()
-
-        path = self.folder / "model.keras"
-        changed_archive(model_file("keras_v3.momentum_tf215.lso3"), path, config=change)
+        with zipfile.ZipFile(model_file("keras_v3.momentum_tf215.lso3")) as archive:
+            config = json.loads(archive.read("config.json"))
+        config["compile_config"]["optimizer"]["config"]["inner_optimizer"]["loss_scale_state"] = state
+        path = rewriting.archive("keras_v3.momentum/tf215.lso3", self.folder, {}, config=json.dumps(config).encode())
         with self.assertRaisesRegex(SavedStateError, key) as caught:
             mpls.keras.load_model(path)
         self.assertIn(str(path), str(caught.exception))

@@ -12,33 +12,25 @@ import unittest
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning
-from tests.artefacts.test_writing import FAMILIES
+from tests.artefacts.test_writing import FAMILIES, SCALES, trained_model
 from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
-DYNAMIC = {"initial_scale": 8.0, "dynamic_growth_steps": 2}
-FIXED = {"dynamic": False, "initial_scale": 8.0}
 
 
 def write_models(folder: pathlib.Path) -> None:
     """Write a model for each family, format, wrapper and kind of scale that there is."""
-    for family, (framework, optimizers, native) in FAMILIES.items():
+    for family, (framework, _, native) in FAMILIES.items():
         for who, wrapper in (("native", native), ("ours", mpls.keras.LossScaleOptimizer)):
-            for kind, settings in (("dynamic", DYNAMIC), ("fixed", FIXED)):
+            for kind, settings in SCALES.items():
                 if (family, who, kind) == ("keras3", "native", "fixed"):
                     continue
-                model = framework.Sequential(
-                    [framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")]
-                )
-                model.compile(wrapper(optimizers.Adam(0.0625), **settings), framework.losses.MeanSquaredError())
-                for _ in range(3):
-                    model.train_on_batch(np.ones([2, 1], np.float32), np.zeros([2, 1], np.float32))
+                model = trained_model(family, wrapper, **settings)
                 if who == "ours" and kind == "dynamic":
                     mpls.keras.save_model(model, folder / f"{framework.__name__}-{family}-ours-dynamic-by_mpls.keras")
                 # In this order: Keras 3 forgets the optimizer when it writes an H5 file.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import tempfile
 import warnings
 from typing import Any
 
@@ -18,6 +17,7 @@ import mpls.errors
 import mpls.keras
 import mpls.v1
 from mpls.inspect import describe
+from tests.folders import InFolder
 from tests.golden.replay import named
 
 from . import replay
@@ -44,7 +44,7 @@ def assert_goes_on(training: Training) -> None:
         assert_state(training.state(), expected, exact=artefact.is_exact, what=f"step {index}")
 
 
-class TestScaled:
+class TestScaled(InFolder):
     @parameterized.expand(itertools.product(SCALED, ("built", "not built")), name_func=named)
     @pytest.mark.default_run("each value", by=lambda artefact, when: (artefact.id, (artefact.run, when)))
     def test_all_comes_back(self, artefact: Artefact, when: str) -> None:
@@ -82,14 +82,13 @@ class TestScaled:
         training.build()
         checkpoint = training.checkpoint()
         checkpoint.restore(artefact.prefix).assert_consumed()
-        with tempfile.TemporaryDirectory() as folder:
-            written = tf.train.list_variables(checkpoint.save(f"{folder}/ckpt"))
+        written = tf.train.list_variables(checkpoint.save(str(self.folder / "ckpt")))
         keys = {key for key, _ in written} - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
         # From 2.3 on, the wrapped optimizer has no place of its own in that of the wrapper.
         assert keys == {key.replace("/base_optimizer", "") for key in artefact.expected["checkpoint"]}
 
 
-class TestPlain:
+class TestPlain(InFolder):
     @parameterized.expand(itertools.product(PLAIN, ["built", "not built"]), name_func=named)
     @pytest.mark.default_run("each value", by=id_and_run)
     def test_all_comes_back_and_the_scale_starts_fresh(self, artefact: Artefact, when: str) -> None:
@@ -122,10 +121,10 @@ class TestPlain:
 
     def test_in_a_graph(self) -> None:
         v1, sgd = tf.compat.v1, tf_keras.optimizers.legacy.SGD
-        with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default(), v1.Session() as session:
+        with tf.Graph().as_default(), v1.Session() as session:
             bare = sgd(0.25)
             session.run(bare.iterations.initializer)
-            path = v1.train.Checkpoint(opt=bare).save(f"{folder}/bare", session)
+            path = v1.train.Checkpoint(opt=bare).save(str(self.folder / "bare"), session)
             opt = mpls.keras.LossScaleOptimizer(sgd(0.5), initial_scale=8)
             with pytest.warns(mpls.errors.MplsWarning, match=r"holds no loss scale.*stays at 8\.0"):
                 tf.train.Checkpoint(opt=opt).restore(path).expect_partial()
@@ -148,7 +147,7 @@ ONE_OF_EACH += [Artefact("keras_object.plain", run) for run in ("tf24.lso2", "tf
 ONE_OF_EACH += [Artefact("v1_object.momentum", "tf24")]
 
 
-class TestSavedAgainBeforeTheFirstStep:
+class TestSavedAgainBeforeTheFirstStep(InFolder):
     """Then a file of a legacy optimizer has its slots, and no counter."""
 
     @parameterized.expand([("SGD", {"momentum": 0.5}), ("Adam", {})])
@@ -158,27 +157,26 @@ class TestSavedAgainBeforeTheFirstStep:
             weight, opt = tf.Variable(value), mpls.keras.LossScaleOptimizer(inner, initial_scale=8)
             return weight, opt, tf.train.Checkpoint(weight=weight, opt=opt)
 
-        with tempfile.TemporaryDirectory() as folder:
-            weight, opt, checkpoint = made(1.0)
-            for _ in range(3):
-                opt.minimize(lambda: weight**2, [weight])
-            kept, path = float(weight), checkpoint.write(f"{folder}/1")
-            _, _, checkpoint = made(0.0)
-            checkpoint.read(path)
-            path = checkpoint.write(f"{folder}/2")
-            (described,) = describe(path)["optimizers"]
-            assert (described["family"], described["algorithm"], described["iterations"]) == ("legacy", algorithm, None)
-            restored, again, checkpoint = made(0.0)
-            checkpoint.read(path)
-            converted, target, _ = made(kept)
-            target.iterations.assign(3)
-            again.iterations.assign(3)
-            if algorithm == "Adam":
-                with pytest.raises(mpls.errors.SavedStateError, match="how many steps there have been"):
-                    mpls.convert_state(path, target, [converted])
-                # From the checkpoint that has the counter.
-                path = f"{folder}/1"
-            mpls.convert_state(path, target, [converted])
+        weight, opt, checkpoint = made(1.0)
+        for _ in range(3):
+            opt.minimize(lambda: weight**2, [weight])
+        kept, path = float(weight), checkpoint.write(str(self.folder / "1"))
+        _, _, checkpoint = made(0.0)
+        checkpoint.read(path)
+        path = checkpoint.write(str(self.folder / "2"))
+        (described,) = describe(path)["optimizers"]
+        assert (described["family"], described["algorithm"], described["iterations"]) == ("legacy", algorithm, None)
+        restored, again, checkpoint = made(0.0)
+        checkpoint.read(path)
+        converted, target, _ = made(kept)
+        target.iterations.assign(3)
+        again.iterations.assign(3)
+        if algorithm == "Adam":
+            with pytest.raises(mpls.errors.SavedStateError, match="how many steps there have been"):
+                mpls.convert_state(path, target, [converted])
+            # From the checkpoint that has the counter.
+            path = str(self.folder / "1")
+        mpls.convert_state(path, target, [converted])
         for one, other in ((weight, opt), (restored, again), (converted, target)):
             other.minimize(lambda one=one: one**2, [one])
         assert float(weight) == float(restored) == float(converted)
@@ -242,52 +240,50 @@ def hostile_training(run: str, what: str, value: float) -> Training:
     return training
 
 
-class TestHostileState:
+class TestHostileState(InFolder):
     @parameterized.expand(itertools.product(FAMILIES, HOSTILE), name_func=named)
     def test_is_refused_and_nothing_changes(self, run: str, hostile: tuple[str, float]) -> None:
         what, value = hostile
-        with tempfile.TemporaryDirectory() as folder:
-            path = hostile_training(run, what, value).checkpoint().save(f"{folder}/ckpt")
-            training = training_of(Artefact("keras_object.adam", run))
-            training.build()
-            training.step([1.0, 1.0])
-            before = training.state()
-            with pytest.raises(mpls.errors.SavedStateError) as caught:
-                training.checkpoint().restore(path)
-            key = KEYS.get(training.artefact.family, KEYS["legacy"])[what]
-            assert str(caught.value).startswith(f"{path}: {key}/.ATTRIBUTES/VARIABLE_VALUE must ")
-            assert_state(training.state(), before, exact=True)
-            # Not built, the optimizer keeps nothing of it either.
-            late = training_of(Artefact("keras_object.adam", run), variables=1)
-            checkpoint = late.checkpoint()
-            with pytest.raises(mpls.errors.SavedStateError):
-                checkpoint.restore(path)
-            late.variables.append(replay.make_variable(late.artefact, 1))
-            checkpoint.b = late.variables[1]
-            assert late.variables[0].numpy().tolist() == [1.0, -2.0]
-            assert float(late.variables[1].numpy()) == 0.5
-            late.optimizer._create_all_weights(late.variables)
-            assert int(late.inner.iterations.numpy()) == 0
-            assert not any(np.any(slot) for slot in (late.slots().values() if run == "tf21.lso2" else late.slots()))
+        path = hostile_training(run, what, value).checkpoint().save(str(self.folder / "ckpt"))
+        training = training_of(Artefact("keras_object.adam", run))
+        training.build()
+        training.step([1.0, 1.0])
+        before = training.state()
+        with pytest.raises(mpls.errors.SavedStateError) as caught:
+            training.checkpoint().restore(path)
+        key = KEYS.get(training.artefact.family, KEYS["legacy"])[what]
+        assert str(caught.value).startswith(f"{path}: {key}/.ATTRIBUTES/VARIABLE_VALUE must ")
+        assert_state(training.state(), before, exact=True)
+        # Not built, the optimizer keeps nothing of it either.
+        late = training_of(Artefact("keras_object.adam", run), variables=1)
+        checkpoint = late.checkpoint()
+        with pytest.raises(mpls.errors.SavedStateError):
+            checkpoint.restore(path)
+        late.variables.append(replay.make_variable(late.artefact, 1))
+        checkpoint.b = late.variables[1]
+        assert late.variables[0].numpy().tolist() == [1.0, -2.0]
+        assert float(late.variables[1].numpy()) == 0.5
+        late.optimizer._create_all_weights(late.variables)
+        assert int(late.inner.iterations.numpy()) == 0
+        assert not any(np.any(slot) for slot in (late.slots().values() if run == "tf21.lso2" else late.slots()))
 
     @parameterized.expand(itertools.product(FAMILIES), name_func=named)
     def test_is_refused_where_the_optimizer_comes_later_or_is_attached(self, run: str) -> None:
         artefact = Artefact("keras_object.adam", run)
-        with tempfile.TemporaryDirectory() as folder:
-            path = hostile_training(run, "scale", -1.0).checkpoint().save(f"{folder}/ckpt")
-            training = training_of(artefact)
-            training.build()
-            training.step([1.0, 1.0])
-            before = training.state()
-            checkpoint = tf.train.Checkpoint()
-            checkpoint.restore(path)
-            with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
-                checkpoint.optimizer = training.optimizer
-            assert_state(training.state(), before, exact=True)
-            root = tf.Module()
-            root.w, root.b = training.variables
-            with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
-                tf.train.Checkpoint(root, optimizer=training.optimizer).restore(path)
+        path = hostile_training(run, "scale", -1.0).checkpoint().save(str(self.folder / "ckpt"))
+        training = training_of(artefact)
+        training.build()
+        training.step([1.0, 1.0])
+        before = training.state()
+        checkpoint = tf.train.Checkpoint()
+        checkpoint.restore(path)
+        with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
+            checkpoint.optimizer = training.optimizer
+        assert_state(training.state(), before, exact=True)
+        root = tf.Module()
+        root.w, root.b = training.variables
+        with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
+            tf.train.Checkpoint(root, optimizer=training.optimizer).restore(path)
 
     @parameterized.expand(itertools.product(HOSTILE), name_func=named)
     def test_of_a_loss_scale_that_is_saved_by_itself(self, hostile: tuple[str, float]) -> None:
@@ -295,14 +291,13 @@ class TestHostileState:
         saved, loss_scale = mpls.v1.DynamicLossScale(8, 2), mpls.v1.DynamicLossScale(8, 2)
         variable, other = tf.Variable(1.0), tf.Variable(2.0)
         (saved._current_loss_scale if what == "scale" else saved._num_good_steps).assign(value)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(scale=saved, variable=variable).save(f"{folder}/ckpt")
-            data = pathlib.Path(f"{path}.data-00000-of-00001")
-            for content, wanted in (
-                (data.read_bytes(), "must be "),
-                (b"?" * 24 + data.read_bytes()[24:], "must be readable"),
-            ):
-                data.write_bytes(content)
-                with pytest.raises(mpls.errors.SavedStateError, match=rf"ckpt-1: scale/\S+ {wanted}"):
-                    tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
+        path = tf.train.Checkpoint(scale=saved, variable=variable).save(str(self.folder / "ckpt"))
+        data = pathlib.Path(f"{path}.data-00000-of-00001")
+        for content, wanted in (
+            (data.read_bytes(), "must be "),
+            (b"?" * 24 + data.read_bytes()[24:], "must be readable"),
+        ):
+            data.write_bytes(content)
+            with pytest.raises(mpls.errors.SavedStateError, match=rf"ckpt-1: scale/\S+ {wanted}"):
+                tf.train.Checkpoint(scale=loss_scale, variable=other).restore(path)
         assert (float(loss_scale()), float(other.numpy())) == (8.0, 2.0)

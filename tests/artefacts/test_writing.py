@@ -44,17 +44,21 @@ def batch(value: float) -> tuple[Any, Any]:
     return np.full((2, 1), value, np.float32), np.zeros((2, 1), np.float32)
 
 
-def trained_model(family: str, wrapper: Any = None, inner: str = "Adam", steps: int = 3, **settings: Any) -> Any:
-    framework, optimizers, native = FAMILIES[family]
+def small_model(framework: Any, optimizer: Any, loss: Any = "mse", steps: int = 3, **kwargs: Any) -> Any:
+    """Return a model of one layer that has taken some steps."""
     model = framework.Sequential([framework.Input([1]), framework.layers.Dense(1, kernel_initializer="ones")])
-    settings = settings or {"initial_scale": 8.0, "dynamic_growth_steps": 2}
-    wrapper = {"ours": Ours, "native": native}.get(wrapper, wrapper or Ours)
-    # As an object, since Keras 3 loads no H5 file with a loss by name.
-    loss = framework.losses.MeanSquaredError()
-    model.compile(wrapper(getattr(optimizers, inner)(0.0625), **settings), loss)
+    model.compile(optimizer, loss, **kwargs)
     for _ in range(steps):
         model.train_on_batch(*batch(1.0))
     return model
+
+
+def trained_model(family: str, wrapper: Any = Ours, steps: int = 3, **settings: Any) -> Any:
+    """Return a model with a wrapped Adam, whose scale is dynamic if nothing else is said."""
+    framework, optimizers, _ = FAMILIES[family]
+    optimizer = wrapper(optimizers.Adam(0.0625), **settings or SCALES["dynamic"])
+    # As an object, since Keras 3 loads no H5 file with a loss by name.
+    return small_model(framework, optimizer, framework.losses.MeanSquaredError(), steps)
 
 
 def state_of(optimizer: Any) -> tuple[Any, ...]:

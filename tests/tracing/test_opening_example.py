@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 
 import pytest
 
@@ -33,12 +31,12 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[pathlib.Path]:
-    with tempfile.TemporaryDirectory() as path:
-        pathlib.Path(path, "train.py").write_text(blocks("python")[0])
-        pathlib.Path(path, "test_training.py").write_text(blocks("python")[1])
-        shutil.copy(data_of("train"), pathlib.Path(path, "old.json"))
-        yield pathlib.Path(path)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("example")
+    (path / "train.py").write_text(blocks("python")[0])
+    (path / "test_training.py").write_text(blocks("python")[1])
+    shutil.copy(data_of("train"), path / "old.json")
+    return path
 
 
 def run(folder: pathlib.Path, command: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import tempfile
 
 import pytest
 
@@ -40,23 +39,21 @@ def test_there_is_no_recording_that_nothing_is_compared_with() -> None:
 @pytest.mark.default_run(
     "each value", by=lambda name: (RECORDED[name].release, len(RECORDED[name].options)), rest="full"
 )
-def test_today_is_the_same(name: str) -> None:
+def test_today_is_the_same(tmp_path: pathlib.Path, name: str) -> None:
     about = RECORDED[name]
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder, "new.json")
-        done = trace(name, out, *about.options)
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
-        compared = compare(str(data_of(name)), str(out), about.tolerance)
-        assert compared.first is None, text_of(compared)
-        assert json.loads(out.read_text())["options"]["as_of"] == ("2.2" if "2.2" in about.options else None)
+    out = tmp_path / "new.json"
+    done = trace(name, out, *about.options)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+    compared = compare(str(data_of(name)), str(out), about.tolerance)
+    assert compared.first is None, text_of(compared)
+    assert json.loads(out.read_text())["options"]["as_of"] == ("2.2" if "2.2" in about.options else None)
 
 
 @pytest.mark.programs
-def test_a_release_that_counts_skips_otherwise_is_found() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder, "new.json")
-        assert trace("train", out).returncode == 0
-        compared = compare(str(data_of("train")), str(out))
+def test_a_release_that_counts_skips_otherwise_is_found(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "new.json"
+    assert trace("train", out).returncode == 0
+    compared = compare(str(data_of("train")), str(out))
     assert compared.first is not None
     assert compared.first.quantity == "variables"
     # The step after the one that was skipped.
