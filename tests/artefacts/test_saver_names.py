@@ -7,7 +7,6 @@ with conditionals of the program's own before. What one writes and the other rea
 from __future__ import annotations
 
 import random
-import tempfile
 import unittest
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from parameterized import parameterized
 import mpls.errors
 import mpls.keras
 import mpls.v1
+from tests.folders import InFolder
 from tests.golden.replay import control_flow
 
 v1 = tf.compat.v1
@@ -102,20 +102,20 @@ def parts_of(seed: int) -> list[Part]:
     ]
 
 
-class SaverNamesTest(unittest.TestCase):
+class SaverNamesTest(InFolder, unittest.TestCase):
     def assert_same(self, parts: list[Part], *, is_second: bool, is_found: bool) -> None:
         """Require that what one program writes, the other restores whole or not at all."""
         scales = {part.scale for part in parts}
         for writer, reader in (("native", "mpls"), ("mpls", "native"), ("mpls", "mpls")):
-            with tempfile.TemporaryDirectory() as folder:
-                with tf.Graph().as_default(), control_flow(v2=is_second):
-                    saved = Program(writer, parts).save(f"{folder}/model")
-                # TensorFlow's own wrapper finds what was written with the same control flow.
-                for read_second in {is_second, is_second or reader == "mpls"}:
-                    with tf.Graph().as_default(), control_flow(v2=read_second):
-                        restored = Program(reader, parts).restore(f"{folder}/model")
-                    if restored or writer == reader or (reader == "mpls" and "none" not in scales) or is_found:
-                        self.assertEqual(restored, saved, (writer, reader, parts))
+            path = str(self.folder / f"{writer}_{reader}")
+            with tf.Graph().as_default(), control_flow(v2=is_second):
+                saved = Program(writer, parts).save(path)
+            # TensorFlow's own wrapper finds what was written with the same control flow.
+            for read_second in {is_second, is_second or reader == "mpls"}:
+                with tf.Graph().as_default(), control_flow(v2=read_second):
+                    restored = Program(reader, parts).restore(path)
+                if restored or writer == reader or (reader == "mpls" and "none" not in scales) or is_found:
+                    self.assertEqual(restored, saved, (writer, reader, parts))
 
     @parameterized.expand([(seed,) for seed in range(40)])
     @pytest.mark.default_run("each value", by=lambda seed: (seed % 4,))
@@ -130,8 +130,9 @@ class SaverNamesTest(unittest.TestCase):
         parts = [Part("SGD", scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
         self.assert_same(parts, is_second=False, is_found=False)
         # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
-        with tempfile.TemporaryDirectory() as folder, control_flow(v2=False):
+        path = str(self.folder / "model")
+        with control_flow(v2=False):
             with tf.Graph().as_default():
-                Program("mpls", parts).save(f"{folder}/model")
+                Program("mpls", parts).save(path)
             with tf.Graph().as_default():
-                self.assertEqual(Program("native", parts).restore(f"{folder}/model"), [])
+                self.assertEqual(Program("native", parts).restore(path), [])

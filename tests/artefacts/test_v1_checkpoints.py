@@ -30,6 +30,8 @@ SCALED = [each for each in SAVERS if not each.is_plain]
 PLAIN = [each for each in SAVERS if each.is_plain]
 ADAM = Artefact("v1_saver.adam", "tf21")
 STATELESS = ("vars", "slots", "extra", "gs")
+native = v1.mixed_precision.MixedPrecisionLossScaleOptimizer
+ours = mpls.v1.MixedPrecisionLossScaleOptimizer
 
 
 @contextlib.contextmanager
@@ -50,14 +52,6 @@ def assert_goes_on(training: GraphTraining, session: Any) -> None:
         training.step(session, factors)
         expected = numbers(artefact.expected["next"][index])
         assert_state(state_of(training, session), expected, exact=artefact.is_exact, what=f"step {index}")
-
-
-def native(inner: Any, loss_scale: Any) -> Any:
-    return v1.mixed_precision.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
-
-
-def ours(inner: Any, loss_scale: Any) -> Any:
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale)
 
 
 def bare(inner: Any, _: Any) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -16,6 +14,7 @@ import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 from mpls.inspect import describe
+from tests.folders import InFolder
 from tests.saved import honest_models
 
 TEXT = "written by an op of the file"
@@ -120,24 +119,21 @@ def refusal_of(path: pathlib.Path) -> str | None:
     return found["refusal"] or found["reason"]  # type: ignore[no-any-return]
 
 
-class Folders:
+class Folders(InFolder):
     """Gives a test a folder with a copy of the honest SavedModel, and one outside it."""
 
     _saved: ClassVar[pathlib.Path | None] = None
 
     @pytest.fixture(autouse=True)
-    def _folders(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    def _folders(self, _folder: None, tmp_path_factory: pytest.TempPathFactory) -> None:
         if Folders._saved is None:
             folder = tmp_path_factory.mktemp("honest")
             save(honest_models.tables(), folder / "model")
             Folders._saved = folder / "model"
-        self.base = pathlib.Path(tempfile.mkdtemp())
-        self.outside = self.base / "outside"
+        self.outside = self.folder / "outside"
         self.outside.mkdir()
-        self.graph = Graph(Folders._saved, self.base / "model")
+        self.graph = Graph(Folders._saved, self.folder / "model")
         self.roles = self.graph.functions_of_objects()
-        yield
-        shutil.rmtree(self.base)
 
     def refused(self, words: str) -> str:
         text = refusal_of(self.graph.save()) or ""

@@ -19,7 +19,6 @@ from tests.saved.artefacts import ARTEFACTS
 
 class BundleTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        super().setUp()
         self.prefix = str(self.folder / "ckpt")
 
     def test_recorded_ones(self) -> None:

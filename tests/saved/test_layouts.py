@@ -148,7 +148,6 @@ class FrameworkFilesTest(InFolder, unittest.TestCase):
 
 class SaverFilesTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        super().setUp()
         self.session = tf.compat.v1.Session(graph=tf.Graph())
         self.addCleanup(self.session.close)
 

@@ -164,7 +164,6 @@ class ConfigTest(unittest.TestCase):
 
 class PathTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        super().setUp()
         self.source = DATA / "artefacts" / "keras_object.adam" / "tf24.lso2"
 
     def test_ways_to_name_a_checkpoint(self) -> None:

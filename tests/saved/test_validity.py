@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -125,9 +124,8 @@ class ModelTest(Refusing):
         key = f"optimizer/loss_scale/good_steps{SUFFIX}"
         text = "be a whole number from 0 to 3, the growth steps; got 4"
         for name in ("tf215.lso2", "tf23.exp"):
-            with tempfile.TemporaryDirectory() as folder:
-                path = rewriting.saved_model(f"keras_tf.momentum/{name}", pathlib.Path(folder), {key: np.int64(4)})
-                self.assert_refused(path, "optimizer/loss_scale/good_steps", text)
+            path = rewriting.saved_model(f"keras_tf.momentum/{name}", self.folder / name, {key: np.int64(4)})
+            self.assert_refused(path, "optimizer/loss_scale/good_steps", text)
         key = "optimizer/vars/2"
         path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {key: np.int64(4)})
         self.assert_refused(path, key, text)

@@ -20,13 +20,13 @@ import mpls.keras
 
 # Each as `(Keras, format)`.
 KINDS = [("tf_keras", ".keras"), ("tf_keras", ".h5"), ("tf_keras", ""), ("keras", ".keras"), ("keras", ".h5")]
-_FRAMEWORKS = {"tf_keras": tf_keras, "keras": keras}
+FRAMEWORKS: dict[str, Any] = {"tf_keras": tf_keras, "keras": keras}
 Change = Callable[[dict[str, Any]], None]
 
 
 def model(framework: str) -> Any:
     """Return a small functional model, compiled."""
-    k = _FRAMEWORKS[framework]
+    k = FRAMEWORKS[framework]
     inputs = k.layers.Input([3, 2], name="inputs")
     dense = k.layers.Dense(
         2,

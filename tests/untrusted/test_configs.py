@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -30,7 +29,7 @@ from mpls.keras.files import loading
 from mpls.saved.config_safety import refuse_unsafe_configs
 from mpls.upstream.keras_packages import ObjectsOfUser
 from tests.folders import InFolder
-from tests.untrusted.models import KINDS, Change, Templates, layer
+from tests.untrusted.models import FRAMEWORKS, KINDS, Change, Templates, layer
 from tests.untrusted.payloads import NAMES, PAYLOADS, SPY
 
 Put = Callable[[dict[str, Any], Any], None]
@@ -245,7 +244,7 @@ class AllowedTest(_Base):
 
     @parameterized.expand(KINDS)
     def test_initializers_of_tensorflow(self, framework: str, suffix: str) -> None:
-        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        k = FRAMEWORKS[framework]
         dense = k.layers.Dense(
             1, kernel_initializer=tf.constant_initializer(2.0), bias_initializer=tf.ones_initializer()
         )
@@ -267,7 +266,7 @@ class AllowedTest(_Base):
     @parameterized.expand([kind for kind in KINDS if kind[1]])
     @pytest.mark.default_run("one case")
     def test_custom_objects(self, framework: str, suffix: str) -> None:
-        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        k = FRAMEWORKS[framework]
 
         class Twice(k.layers.Layer):  # type: ignore[misc]
             def call(self, inputs: Any) -> Any:
@@ -301,7 +300,7 @@ class AllowedTest(_Base):
 
     @parameterized.expand(["tf_keras", "keras"])
     def test_registered_functions(self, framework: str) -> None:
-        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        k = FRAMEWORKS[framework]
 
         @k.saving.register_keras_serializable(f"untrusted_{framework}")  # type: ignore[untyped-decorator]
         def own_activation(inputs: Any) -> Any:
@@ -338,7 +337,7 @@ class AllowedTest(_Base):
 
     @parameterized.expand(["tf_keras", "keras"])
     def test_policies_of_mpls(self, framework: str) -> None:
-        k = {"tf_keras": tf_keras, "keras": keras}[framework]
+        k = FRAMEWORKS[framework]
         policies = [mpls.experimental.Policy("mixed_float16", loss_scale=8.0)] if framework == "tf_keras" else []
         for number, policy in enumerate([*policies, mpls.keras.Policy("mixed_bfloat16")]):
             path = str(self.folder / f"model{number}.keras")
