@@ -21,7 +21,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
-from tests.artefacts.replay import artefacts
+from tests.artefacts.replay import Artefact, artefacts
 from tests.artefacts.test_writing import CASES, FAMILIES, batch, small_model
 from tests.folders import InFolder
 from tests.keras.families import global_policy
@@ -30,9 +30,7 @@ from tests.saved import rewriting
 Ours: Any = mpls.keras.LossScaleOptimizer
 
 
-MODELS = [
-    (f"{each.id}_{each.run}", each.folder / each.expected["path"], each.expected) for each in artefacts("keras_model")
-]
+MODELS = [(f"{each.id}_{each.run}", pathlib.Path(each.path), each.expected) for each in artefacts("keras_model")]
 
 
 def require_release_of(expected: Any, framework: Any) -> None:
@@ -43,11 +41,6 @@ def require_release_of(expected: Any, framework: Any) -> None:
         raise unittest.SkipTest(
             f"{framework.__name__} {written_by} has written it, which {framework.__version__} cannot read"
         )
-
-
-def model_file(name: str) -> pathlib.Path:
-    (found,) = [path for each, path, _ in MODELS if each == name]
-    return found
 
 
 def load(path: Any, **kwargs: Any) -> tuple[Any, list[str]]:
@@ -150,10 +143,6 @@ def assert_same_training(test: unittest.TestCase, model: Any, loaded: Any) -> No
 class Keras3Test(InFolder, unittest.TestCase):
     """Where Keras 3 itself loses state, or does not load at all."""
 
-    def auto_wrapped(self, optimizer: Any) -> Any:
-        with global_policy(keras, "mixed_float16"):
-            return small_model(keras, optimizer)
-
     @parameterized.expand(
         [
             ("momentum", lambda: keras.optimizers.SGD(0.0625, momentum=0.5)),
@@ -164,7 +153,9 @@ class Keras3Test(InFolder, unittest.TestCase):
     @pytest.mark.default_run("one case")
     def test_a_model_that_compile_had_wrapped_by_itself(self, name: str, optimizer: Any) -> None:
         """`compile` writes down the bare optimizer, and `save` the variables of the wrapper around it."""
-        model, path = self.auto_wrapped(optimizer()), self.folder / "model.keras"
+        path = self.folder / "model.keras"
+        with global_policy(keras, "mixed_float16"):
+            model = small_model(keras, optimizer())
         model.save(path)
         config = json.loads(zipfile.ZipFile(path).read("config.json"))["compile_config"]["optimizer"]
         self.assertNotIn("LossScaleOptimizer", json.dumps(config))
@@ -246,16 +237,13 @@ RAN = "RAN_CODE_OF_A_FILE"
 
 
 class SafetyTest(InFolder, unittest.TestCase):
-    def lambda_model(self, framework: Any) -> Any:
-        # The code of the lambda sets a variable of the environment when it is called.
-        code = framework.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
-        return framework.Sequential([framework.Input([1]), code, framework.layers.Dense(1)])
-
     def test_code_is_run_where_the_user_allows_it(self) -> None:
         path = self.folder / "model.keras"
+        # The code of the lambda sets a variable of the environment when it is called.
+        code = tf_keras.layers.Lambda(lambda x: __import__("os").environ.update(RAN_CODE_OF_A_FILE="1") or x)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self.lambda_model(tf_keras).save(path)
+            tf_keras.Sequential([tf_keras.Input([1]), code, tf_keras.layers.Dense(1)]).save(path)
         os.environ.pop(RAN, None)
         with self.assertRaisesRegex(SavedStateError, r"must hold no Python code.*safe_mode=False"):
             mpls.keras.load_model(path)
@@ -276,7 +264,7 @@ class BrokenFilesTest(InFolder, unittest.TestCase):
         ]
     )
     def test_hostile_state_in_a_config(self, name: str, state: Any, key: str) -> None:
-        with zipfile.ZipFile(model_file("keras_v3.momentum_tf215.lso3")) as archive:
+        with zipfile.ZipFile(Artefact("keras_v3.momentum", "tf215.lso3").path) as archive:
             config = json.loads(archive.read("config.json"))
         config["compile_config"]["optimizer"]["config"]["inner_optimizer"]["loss_scale_state"] = state
         path = rewriting.archive("keras_v3.momentum/tf215.lso3", self.folder, {}, config=json.dumps(config).encode())
@@ -311,7 +299,7 @@ class BrokenFilesTest(InFolder, unittest.TestCase):
             mpls.keras.load_model(weights)
 
     def test_which_keras(self) -> None:
-        path = model_file("keras_tf.momentum_tf24.lso2")
+        path = Artefact("keras_tf.momentum", "tf24.lso2").path
         with self.assertRaisesRegex(ValueError, "must be 'tf_keras' for a SavedModel"):
             mpls.keras.load_model(path, keras="keras")
         with self.assertRaisesRegex(ValueError, "must be 'tf_keras' or 'keras'"):
@@ -319,7 +307,7 @@ class BrokenFilesTest(InFolder, unittest.TestCase):
         import h5py
 
         unknown = self.folder / "model.h5"
-        shutil.copy(model_file("keras_h5.adam_fixed_tf215.lso3"), unknown)
+        shutil.copy(Artefact("keras_h5.adam_fixed", "tf215.lso3").path, unknown)
         with h5py.File(unknown, "r+") as file:
             del file.attrs["keras_version"]
         with self.assertRaisesRegex(ValueError, r"model.h5: keras_version must be that of a Keras.*keras='tf_keras'"):
