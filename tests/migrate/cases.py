@@ -329,6 +329,24 @@ OBJECTS = {
         "def f(t): t.opt.loss_scale()\nu = make()\nu.opt.loss_scale()\n",
         *("loss-scale-calls",) * 3,
     ),
+    "an attribute of another object in a method": case(
+        f"{TF_NEW}class T:\n    def __init__(self, o): self.opt = {NEW}(o, {FIXED}8)\n"
+        "    def f(self, x): return x.opt.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "one of two wrappers": case(
+        f"{TF_NEW}opt = {NEW}(a, {FIXED}8) if x else {NEW}(b, {FIXED}4)\nopt.loss_scale«()→»\n"
+    ),
+    "what a function without a result gives": case(
+        f"{TF_OLD}{MODULE}.Policy('x')\ndef make(): pass\nx = make()\nx.loss_scale()\n", "loss-scale-calls"
+    ),
+    "isinstance with another class": case(
+        f"{TF_NEW}opt = {NEW}(o, {FIXED}8)\ndef f(x):\n    if isinstance(x, Other): x.loss_scale()\n",
+        "loss-scale-calls",
+    ),
+    "compile of Python, and of a model": case(
+        f"{TF_NEW}compile('1', '', 'exec')\nm = make()\nm.compile({NEW}(o, {FIXED}8))\nm.optimizer.loss_scale«()→»\n"
+    ),
     "a wrapper in parentheses": case(f"{TF_NEW}(opt := {NEW}(o, {FIXED}8)).loss_scale«()→»\n"),
     "a subclass with a loss scale of its own": case(
         f"{TF_OLD}class A({KEPT}):\n    def loss_scale(self): return 1\n    def f(self): return self.loss_scale()\n"
