@@ -393,6 +393,17 @@ OBJECTS = {
         f"{TF_OLD}p = {MODULE}.Policy('mixed_float16')\n{_USE}f(p)\n".replace("«()→»", "()"), "loss-scale-calls"
     ),
     "an optimizer that is passed on": case(f"{TF}{KERAS}.Policy\nopt = tf.keras.optimizers.SGD()\n{_USE}f(opt)\n"),
+    "the optimizer of a model": case(
+        f"{TF}{KERAS}.Policy\nm = tf.keras.Sequential()\nm.optimizer.get_scaled_loss(l), m.optimizer.loss_scale«()→»\n"
+    ),
+    "the optimizer of a model that is kept": case(
+        f"{TF}{KERAS}.Policy\nclass A:\n    def __init__(self): self.m = tf.keras.Sequential()\n"
+        "    def f(self): self.m.optimizer.get_scaled_loss(l), self.m.optimizer.loss_scale«()→»\n",
+    ),
+    "items of items": case(
+        f"{TF}{KERAS}.Policy\ndef f(x): x[0][1].get_scaled_loss(l), x[0][2].loss_scale«()→», x[3].loss_scale()\n",
+        "loss-scale-calls",
+    ),
     "one of two unknown objects": case(f"{TF}{KERAS}.Policy\n{_USE}f(x if y else z)\n"),
     "an unknown object, or one of a library": case(
         f"{TF}import lib\n{KERAS}.Policy\n{_USE}f(x if y else lib.z())\n".replace("«()→»", "()"), "loss-scale-calls"
