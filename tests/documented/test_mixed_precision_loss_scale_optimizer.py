@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -73,11 +72,6 @@ def test_use_locking_and_name_are_those_of_the_optimizer() -> None:
         inner = v1.train.GradientDescentOptimizer(0.25, use_locking=use_locking, name="mine")
         optimizer = GraphWrapper(inner, "dynamic")
         assert (optimizer._use_locking, optimizer.get_name()) == (use_locking, "mine")
-
-
-def test_a_malformed_name_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="name"):
-        GraphWrapper(v1.train.GradientDescentOptimizer(0.25, name=""), "dynamic")
 
 
 @pytest.mark.parametrize(("scale", "mode"), list(itertools.product(SCALES, MODES)))
@@ -159,21 +153,6 @@ def test_in_eager_mode_the_loss_must_be_callable() -> None:
                 getattr(sgd(scale), method)(tf.constant(1.0), var_list=[weight])
 
 
-@pytest.mark.parametrize("method", ["compute_gradients", "minimize"])
-def test_by_default_the_variables_are_the_trainable_ones_of_the_graph(graph: Any, method: str) -> None:
-    inner, first = Recording(), v1.Variable(1.0)
-    frozen, second = v1.Variable(1.0, trainable=False), v1.Variable(1.0)
-    optimizer = GraphWrapper(inner, "dynamic")
-    if method == "compute_gradients":
-        pairs = optimizer.compute_gradients(first * frozen)
-        assert [(grad is None, variable) for grad, variable in pairs] == [(False, first), (True, second)]
-        return
-    train_op = optimizer.minimize(first * frozen * second)
-    with started() as session:
-        session.run(train_op)
-        assert session.run([first, frozen, second]) == [0.5, 1.0, 0.5]
-
-
 @pytest.mark.parametrize("style", ["defaults", "keywords", "positional"])
 def test_its_arguments_reach_the_optimizer(graph: Any, style: str) -> None:
     inner, weight = Recording(), tf.Variable(1.0)
@@ -196,32 +175,7 @@ def test_its_arguments_reach_the_optimizer(graph: Any, style: str) -> None:
         assert session.run(grad) == (3.0 if style == "defaults" else 6.0)
 
 
-@pytest.mark.parametrize("shape", [[], [3]], ids=str)
-@over_scales
-def test_grad_loss_is_the_gradient_computed_for_the_loss(graph: Any, scale: str, shape: list[int]) -> None:
-    weight, grad_loss = tf.Variable(tf.ones(shape)), tf.fill(shape, 3.0)
-    ((grad, _),) = sgd(scale).compute_gradients(weight * 2.0, grad_loss=grad_loss)
-    with started() as session:
-        np.testing.assert_array_equal(session.run(grad), np.full(shape, 6.0))
-
-
-# --- minimize -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gate", ["GATE_NONE", "GATE_OP", "GATE_GRAPH"])
-@over_scales
-def test_every_gate(graph: Any, scale: str, gate: str) -> None:
-    weight = tf.Variable(1.0)
-    train_op = sgd(scale).minimize(weight * weight, gate_gradients=getattr(GraphWrapper, gate))
-    with started() as session:
-        session.run(train_op)
-        assert session.run(weight) == 0.5
-
-
-def test_other_gates_are_refused(graph: Any) -> None:
-    weight = tf.Variable(1.0)
-    with pytest.raises(ValueError, match="gate_gradients must be one of"):
-        sgd("number").minimize(weight * 1.0, gate_gradients=7)
+# --- minimize --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", ["number", "string", "tensor", "none"])
@@ -268,25 +222,3 @@ def test_in_eager_mode_graph_arguments_are_ignored(scale: str) -> None:
     with pytest.warns(MplsWarning, match="^MixedPrecisionLossScaleOptimizer: minimize.. ignores grad_loss"):
         sgd(scale).minimize(lambda: weight * 1.0, var_list=[weight], grad_loss=tf.constant(3.0))
     assert float(weight) == 0.5
-
-
-# --- slots and variables --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["graph", "eager"])
-@over_scales
-def test_slots_are_found_by_name(scale: str, mode: str) -> None:
-    is_graph = mode == "graph"
-    with graph_of(mode):
-        weight = tf.Variable(1.0)
-        inner = v1.train.MomentumOptimizer(0.25, 0.5)
-        optimizer = GraphWrapper(inner, SCALES[scale][0]())
-        assert (optimizer.get_slot(weight, "momentum"), optimizer.get_slot_names()) == (None, [])
-        loss = lambda: weight * 1.0  # noqa: E731
-        optimizer.minimize(loss() if is_graph else loss, var_list=[weight])
-        assert optimizer.get_slot_names() == ["momentum"]
-        slot = optimizer.get_slot(weight, "momentum")
-        assert isinstance(slot, tf.Variable)
-        assert slot is inner.get_slot(weight, "momentum")
-        assert optimizer.get_slot(weight, "missing") is None
-        assert {id(each) for each in inner.variables()} <= {id(each) for each in optimizer.variables()}
