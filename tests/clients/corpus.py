@@ -28,8 +28,9 @@ class Program:
 HALF = 5e-3
 
 
-def _script(style: str, release: str, *options: str) -> Program:
-    return Program(style, (release,), options, folder="scripts")
+def _script(style: str, releases: str, *options: str) -> Program:
+    """Return a program of `scripts/`; spaces separate its releases."""
+    return Program(style, tuple(releases.split()), options, folder="scripts")
 
 
 PROGRAMS = {
@@ -85,21 +86,21 @@ PROGRAMS = {
     "sub_self_class": Program("subclasses of the wrapper", ("2.3", "2.2"), ("--as-of 2.3",)),
     "sub_type_is": Program("subclasses of the wrapper", ("2.3", "2.4"), ("--as-of 2.3",)),
     "bert_optimization": _script("graph rewrite", "1.15", "--v1", "--contrib"),
-    "both_generations": _script("version gates", "2.8", TF_KERAS),
-    "calcium_policy": _script("policies", "2.3", "--as-of 2.3"),
-    "class_names": _script("names by string and star", "2.4", TF_KERAS, "--legacy-optimizers"),
-    "clipping_step": _script("subclasses of optimizers", "2.3", "--as-of 2.3"),
-    "cloud_pretraining": _script("graph rewrite", "2.3", "--as-of 2.3", TF_KERAS, "--legacy-optimizers"),
+    "both_generations": _script("version gates", "2.8 2.4", TF_KERAS),
+    "calcium_policy": _script("policies", "2.3 2.2 2.1", "--as-of 2.3"),
+    "class_names": _script("names by string and star", "2.4 2.3 2.2", TF_KERAS, "--legacy-optimizers"),
+    "clipping_step": _script("subclasses of optimizers", "2.3 2.2 2.1", "--as-of 2.3"),
+    "cloud_pretraining": _script("graph rewrite", "2.3 2.2 2.1", "--as-of 2.3", TF_KERAS, "--legacy-optimizers"),
     "compiled_graph_optimizer": _script("fit", "1.15", "--v1", TF_KERAS),
-    "detector_train": _script("loss scale objects", "2.8", TF_KERAS, "--legacy-optimizers"),
-    "dreamer_adam": _script("custom loops", "2.8", TF_KERAS, "--legacy-optimizers"),
-    "electra_checkpoint": _script("saving and loading", "2.3", "--as-of 2.3", TF_KERAS),
-    "graph_finetune": _script("graphs and sessions", "2.8"),
+    "detector_train": _script("loss scale objects", "2.8 2.4 2.3 2.2", TF_KERAS, "--legacy-optimizers"),
+    "dreamer_adam": _script("custom loops", "2.8 2.4 2.3 2.2 2.1", TF_KERAS, "--legacy-optimizers"),
+    "electra_checkpoint": _script("saving and loading", "2.3 2.2", "--as-of 2.3", TF_KERAS),
+    "graph_finetune": _script("graphs and sessions", "2.8 2.4"),
     "old_policies": _script("policies", "1.15"),
-    "recommender_twice": _script("two wrappers", "2.3", "--as-of 2.3", TF_KERAS),
-    "speech_synthesis": _script("subclasses of optimizers", "2.3", "--as-of 2.3", TF_KERAS),
-    "spine_metrics": _script("version gates", "2.3", "--as-of 2.3"),
-    "strings_toolkit": _script("names by string and star", "2.3", "--as-of 2.3", TF_KERAS),
+    "recommender_twice": _script("two wrappers", "2.3 2.2 2.1", "--as-of 2.3", TF_KERAS),
+    "speech_synthesis": _script("subclasses of optimizers", "2.3 2.2 2.1", "--as-of 2.3", TF_KERAS),
+    "spine_metrics": _script("version gates", "2.3 2.2", "--as-of 2.3"),
+    "strings_toolkit": _script("names by string and star", "2.3 2.2 2.1", "--as-of 2.3", TF_KERAS),
     "t2t_contrib": _script("contrib managers", "1.15", "--contrib"),
 }
 

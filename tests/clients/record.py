@@ -21,26 +21,6 @@ from .corpus import PROGRAMS
 
 HERE = Path(__file__).resolve().parent
 _LEFT_OUT = ("PYTHONPATH", "PYTHONWARNINGS", "TF_USE_LEGACY_KERAS")
-# Which releases a script runs on, unmodified.
-RELEASES = {
-    "bert_optimization": ("1.15",),
-    "both_generations": ("2.4", "2.8"),
-    "calcium_policy": ("2.1", "2.2", "2.3"),
-    "class_names": ("2.2", "2.3", "2.4"),
-    "clipping_step": ("2.1", "2.2", "2.3"),
-    "cloud_pretraining": ("2.1", "2.2", "2.3"),
-    "compiled_graph_optimizer": ("1.15",),
-    "detector_train": ("2.2", "2.3", "2.4", "2.8"),
-    "dreamer_adam": ("2.1", "2.2", "2.3", "2.4", "2.8"),
-    "electra_checkpoint": ("2.2", "2.3"),
-    "graph_finetune": ("2.4", "2.8"),
-    "old_policies": ("1.15",),
-    "recommender_twice": ("2.1", "2.2", "2.3"),
-    "speech_synthesis": ("2.1", "2.2", "2.3"),
-    "spine_metrics": ("2.2", "2.3"),
-    "strings_toolkit": ("2.1", "2.2", "2.3"),
-    "t2t_contrib": ("1.15",),
-}
 
 
 def environment() -> dict[str, str]:
@@ -55,11 +35,6 @@ def lines_of(stdout: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in stdout.splitlines() if line.startswith("{")]
 
 
-def releases_of(name: str) -> tuple[str, ...]:
-    """Return the releases that a client is recorded on."""
-    return RELEASES.get(name) or PROGRAMS[name].releases
-
-
 def path_of(name: str) -> Path:
     """Return where a client is."""
     return HERE / PROGRAMS[name].folder / f"{name}.py"
@@ -71,7 +46,7 @@ def record(name: str, python: str) -> list[Any]:
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{name} failed with {python}:\n{done.stdout}\n{done.stderr[-3000:]}")
-    return lines_of(done.stdout) if name in RELEASES else done.stdout.splitlines()
+    return lines_of(done.stdout) if PROGRAMS[name].folder == "scripts" else done.stdout.splitlines()
 
 
 def asked_for() -> tuple[dict[str, str], list[str]]:
@@ -89,13 +64,13 @@ def main() -> None:
     for name in names or PROGRAMS:
         path = HERE / "data" / f"{name}.json"
         known = json.loads(path.read_text()) if path.exists() else {}
-        for release in releases_of(name):
+        for release in PROGRAMS[name].releases:
             if release in pythons:
                 known[release] = record(name, pythons[release])
                 print(name, release, len(known[release]), "lines")
         rows = ",\n".join(
             f'"{release}": [\n' + ",\n".join(json.dumps(line) for line in known[release]) + "\n]"
-            for release in releases_of(name)
+            for release in PROGRAMS[name].releases
             if release in known
         )
         path.write_text("{\n" + rows + "\n}\n")
