@@ -344,6 +344,13 @@ class ImportsTest(unittest.TestCase):
             programs.add_package("package", __init__="", part="import keras")
             self.assertEqual(self.lines_of(programs, "--keras", "2"), ["3 False"])
 
+    def test_each_way_to_reach_a_legacy_optimizer(self) -> None:
+        with Programs(program=LEGACY) as programs:
+            lines = self.lines_of(programs, "--keras", "2", "--legacy-optimizers")
+        names = ["legacy.rmsprop", "legacy.adam", "legacy.gradient_descent", "legacy.adam"]
+        self.assertEqual(lines[:7], [*names, "True", "True", "True"])
+        self.assertEqual(lines[7:], ["1", "{True} True False {'module'}", "True 1"])
+
     def test_a_module_of_the_users_own_stays(self) -> None:
         source = "import keras; print({'own': keras.own, **dict.fromkeys(range(10), True)})"
         with Programs(program=source, keras="own = True") as programs:
@@ -385,16 +392,3 @@ class ImportsTest(unittest.TestCase):
             process = programs.run("-m", "mpls", "run", "--keras", "3", "program.py", TF_USE_LEGACY_KERAS="1")
         self.assertEqual(process.stdout[:2], "3.", process.stderr)
         self.assertIn("keras=3 was chosen, over TF_USE_LEGACY_KERAS=1 in the environment", process.stderr)
-
-
-@pytest.mark.programs
-class LegacyOptimizersTest(unittest.TestCase):
-    def test_each_way_to_reach_one(self) -> None:
-        with Programs(program=LEGACY) as programs:
-            process = programs.run("-m", "mpls", "run", "--keras", "2", "--legacy-optimizers", "program.py")
-        self.assertEqual(process.returncode, 0, process.stderr)
-        found, *lines = process.stdout.splitlines()
-        self.assertEqual([name for name, is_so in eval(found).items() if not is_so], [])
-        names = ["legacy.rmsprop", "legacy.adam", "legacy.gradient_descent", "legacy.adam"]
-        self.assertEqual(lines[:7], [*names, "True", "True", "True"])
-        self.assertEqual(lines[7:], ["1", "{True} True False {'module'}", "True 1"])
