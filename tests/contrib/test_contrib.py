@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -21,6 +20,8 @@ import mpls.v1
 from mpls.errors import MplsError, MplsWarning, UndefinedMethodError
 from mpls.inspect import inspect
 from mpls.monitor.scale_readings import Readings
+from tests.folders import InFolder
+from tests.golden.replay import control_flow
 
 from . import traces
 
@@ -33,14 +34,11 @@ RECORDED = json.loads((pathlib.Path(__file__).parent / "data" / "tf115.json").re
 class RecordedTest(unittest.TestCase):
     """The numbers of the original, in a graph under either control flow."""
 
-    def setUp(self) -> None:
-        self.addCleanup(v1.enable_control_flow_v2 if v1.control_flow_v2_enabled() else v1.disable_control_flow_v2)
-
-    @parameterized.expand([("first", v1.disable_control_flow_v2), ("second", v1.enable_control_flow_v2)])
+    @parameterized.expand([False, True])
     @pytest.mark.default_run("one case")
-    def test_traces(self, name: str, set_control_flow: Any) -> None:
-        set_control_flow()
-        found = traces.all_traces(mpls.contrib)
+    def test_traces(self, is_v2: bool) -> None:
+        with control_flow(is_v2):
+            found = traces.all_traces(mpls.contrib)
         self.assertEqual(found.keys(), RECORDED.keys())
         for key, trace in found.items():
             with self.subTest(key):
@@ -318,13 +316,8 @@ MAKE = {
 }
 
 
-class CheckpointTest(unittest.TestCase):
+class CheckpointTest(InFolder, unittest.TestCase):
     """`tf.train.Checkpoint` in eager mode: the next step is that of the run that was not interrupted."""
-
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.prefix = f"{folder.name}/ckpt"
 
     def made(self, kind: str, *factors: float) -> tuple[Any, Any]:
         """Return an optimizer and its variable, after a step for each factor."""
@@ -341,7 +334,7 @@ class CheckpointTest(unittest.TestCase):
         """Return a checkpoint, the optimizer, and its variable after the next step."""
         optimizer, variable = self.made(kind, 3.0, *((INF,) if kind != "bare" else ()), 1.0)
         manager = {"manager": optimizer._loss_scale_manager} if kind in ("dynamic", "fixed") else {}
-        path = tf.train.Checkpoint(variable=variable, optimizer=optimizer, **manager).save(self.prefix)
+        path = tf.train.Checkpoint(variable=variable, optimizer=optimizer, **manager).save(f"{self.folder}/ckpt")
         return path, optimizer, self.step(optimizer, variable)
 
     @parameterized.expand([(kind, when) for kind in ("dynamic", "fixed") for when in ("before", "after", "deferred")])
@@ -392,7 +385,7 @@ class CheckpointTest(unittest.TestCase):
         """Return a checkpoint that has only the slots, as those of the wrapper."""
         old = v1.train.Optimizer(False, inner.get_name())
         old.get_slot_names, old.get_slot = inner.get_slot_names, inner.get_slot
-        path: str = tf.train.Checkpoint(variable=variable, optimizer=old).save(self.prefix)
+        path: str = tf.train.Checkpoint(variable=variable, optimizer=old).save(f"{self.folder}/ckpt")
         return path
 
     @parameterized.expand(["dynamic", "fixed", "v1"])
@@ -426,7 +419,7 @@ class CheckpointTest(unittest.TestCase):
                 return None if tf.executing_eagerly() else tf.no_op()
 
         optimizers = [mpls.contrib.LossScaleOptimizer(v1.train.AdamOptimizer(), Own(scale)) for scale in (2.0, 4.0)]
-        path = tf.train.Checkpoint(optimizer=optimizers[0]).save(self.prefix)
+        path = tf.train.Checkpoint(optimizer=optimizers[0]).save(f"{self.folder}/ckpt")
         tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
         self.assertEqual(float(optimizers[1]._loss_scale_manager.scale), 2.0)
         with self.assertRaisesRegex(UndefinedMethodError, "^Own defines no state_dict"):
@@ -437,7 +430,7 @@ class CheckpointTest(unittest.TestCase):
             session.run(v1.global_variables_initializer())
             session.run(manager.scale.assign(8.0))
             saver = v1.train.Saver()
-            path = saver.save(session, self.prefix)
+            path = saver.save(session, f"{self.folder}/ckpt")
             session.run(manager.scale.assign(1.0))
             saver.restore(session, path)
             self.assertEqual(session.run(manager.scale), 8.0)
@@ -445,7 +438,7 @@ class CheckpointTest(unittest.TestCase):
     def test_a_manager_that_was_shared(self) -> None:
         first, second, *restored = (managed(v1.train.AdamOptimizer()) for _ in range(4))
         shares = mpls.contrib.LossScaleOptimizer(second._opt, first._loss_scale_manager)
-        path = tf.train.Checkpoint(one=first, other=shares).save(self.prefix)
+        path = tf.train.Checkpoint(one=first, other=shares).save(f"{self.folder}/ckpt")
         with self.assertWarnsRegex(MplsWarning, r"other shared.*stays at 64\.0\..* or call load_state_dict\(\)"):
             tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path)
 
@@ -454,7 +447,7 @@ class CheckpointTest(unittest.TestCase):
         for name, value in (("_loss_scale", NAN), ("_num_good_steps", 9), ("_num_bad_steps", -1)):
             kept = getattr(managers[0], name).numpy()
             getattr(managers[0], name).assign(value)
-            path = tf.train.Checkpoint(manager=managers[0]).save(self.prefix)
+            path = tf.train.Checkpoint(manager=managers[0]).save(f"{self.folder}/ckpt")
             getattr(managers[0], name).assign(kept)
             key = {"_loss_scale": "current_loss_scale"}.get(name, name.removeprefix("_num_"))
             with self.subTest(name), self.assertRaisesRegex(MplsError, f"{path}: manager/{key}.* must be"):
@@ -466,7 +459,7 @@ class CheckpointTest(unittest.TestCase):
         saved, optimizer = (managed(v1.train.AdamOptimizer(), decr) for decr in (3, 1))
         for _ in range(2):
             self.step(saved, variable, INF)
-        path = tf.train.Checkpoint(optimizer=saved).save(self.prefix)
+        path = tf.train.Checkpoint(optimizer=saved).save(f"{self.folder}/ckpt")
         tf.train.Checkpoint(optimizer=optimizer).restore(path)
         self.assertEqual(optimizer.state_dict()["bad_steps"], 2)
         self.step(optimizer, variable, INF)

@@ -18,6 +18,7 @@ import mpls.v1
 from mpls.core import fast, gradients
 from mpls.core.gradients import all_finite, finite_at_once, unscale_gradients
 from mpls.errors import ArgumentValueError
+from tests.golden.replay import control_flow
 
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
@@ -489,20 +490,16 @@ class GatesTest(unittest.TestCase):
 
     @parameterized.expand(
         [
-            (kind, control_flow, is_resource)
+            (kind, is_v2, is_resource)
             for kind in ("op", "function", "conditional", "loop")
-            for control_flow in (1, 2)
+            for is_v2 in (False, True)
             for is_resource in (True, False)
         ]
     )
     @pytest.mark.default_run("each value")
-    def test_of_an_optimizer_with_ops_of_its_own(self, kind: str, control_flow: int, is_resource: bool) -> None:
+    def test_of_an_optimizer_with_ops_of_its_own(self, kind: str, is_v2: bool, is_resource: bool) -> None:
         v1 = tf.compat.v1
-        was_v2 = v1.control_flow_v2_enabled()
-        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
-        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
-
-        with tf.Graph().as_default(), v1.Session() as session:
+        with tf.Graph().as_default(), control_flow(is_v2), v1.Session() as session:
             counter = v1.get_variable("counter", initializer=0, use_resource=True, trainable=False)
             weight = v1.get_variable("weight", initializer=[4.0, 2.0], use_resource=is_resource)
             factor = v1.placeholder(tf.float32, [])
@@ -533,14 +530,10 @@ class GatesTest(unittest.TestCase):
                 seen.append([session.run(each) for each in (weight[0], counter, scale())])
         self.assertEqual(seen, [[3, 1, 8], [3, 1, 4], [2, 2, 4], [1, 3, 8], [1, 3, 4]])
 
-    @parameterized.expand([("reference", 1), ("reference", 2), ("resource", 1), ("resource", 2)])
-    def test_what_a_skipped_step_does_is_one_op(self, kind: str, control_flow: int) -> None:
+    @parameterized.expand([(is_resource, is_v2) for is_resource in (False, True) for is_v2 in (False, True)])
+    def test_what_a_skipped_step_does_is_one_op(self, is_resource: bool, is_v2: bool) -> None:
         v1 = tf.compat.v1
-        was_v2 = v1.control_flow_v2_enabled()
-        self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
-        (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
-        with tf.Graph().as_default() as graph:
-            is_resource = kind == "resource"
+        with tf.Graph().as_default() as graph, control_flow(is_v2):
             # Large enough to be summed, so that there is a look at each element, too.
             weights = [v1.Variable(tf.fill([5000], 4.0), use_resource=is_resource, name="weight") for _ in range(2)]
             steps = v1.Variable(0, use_resource=is_resource, name="steps", trainable=False)

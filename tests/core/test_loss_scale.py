@@ -7,8 +7,6 @@ import decimal
 import fractions
 import json
 import math
-import pathlib
-import tempfile
 import unittest
 from typing import Any, ClassVar
 
@@ -22,6 +20,8 @@ import mpls.experimental
 from mpls.errors import MplsDeprecationWarning, MplsError
 from mpls.experimental.loss_scales import deserialize, get, get_loss_scale_weights, serialize
 from mpls.v1 import DynamicLossScale, FixedLossScale, LossScale
+from tests.folders import InFolder
+from tests.golden.replay import control_flow
 
 v1 = tf.compat.v1
 NATIVE = v1.mixed_precision
@@ -279,12 +279,8 @@ class UpdateInGraphsTest(unittest.TestCase):
 
     @parameterized.expand([(api, is_v2) for api in ("ours", "original") for is_v2 in (False, True)])
     def test_in_a_session(self, api: str, is_v2: bool) -> None:
-        before = tf.compat.v1.control_flow_v2_enabled()
-        switch = {True: tf.compat.v1.enable_control_flow_v2, False: tf.compat.v1.disable_control_flow_v2}
-        self.addCleanup(switch[before])
-        switch[is_v2]()
         cls = DynamicLossScale if api == "ours" else tf.compat.v1.mixed_precision.DynamicLossScale
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.Graph().as_default(), control_flow(is_v2), tf.compat.v1.Session() as session:
             scale = cls(8.0, 2)
             factor = tf.compat.v1.placeholder(tf.float32, [])
             update_op, should_apply = scale.update([factor])
@@ -355,15 +351,7 @@ class SubclassTest(unittest.TestCase):
                 scale._add_weight("value", 0.0)
 
 
-class CheckpointTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = str(pathlib.Path(folder.name) / "state")
-
-    def write(self, scale: Any) -> str:
-        return tf.train.Checkpoint(scale=scale).write(self.path)
-
+class CheckpointTest(InFolder, unittest.TestCase):
     @parameterized.expand(
         [
             (f"{w}_{r}_{u}", w, r, u)
@@ -377,7 +365,7 @@ class CheckpointTest(unittest.TestCase):
         source = classes[writer](8, 3)
         source.update([tf.constant(INF)])
         source.update([tf.constant(1.0)])
-        path = self.write(source)
+        path = tf.train.Checkpoint(scale=source).write(str(self.folder / "state"))
         target = classes[reader](1024, 3)
         if use == "after_use":
             target.update([tf.constant(1.0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -18,24 +17,11 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.v1 import DynamicLossScale
+from tests.conformance.devices import mirrored, mirrored_without_merge_calls
 from tests.core.behavior import behaving_as
 
 INF, NAN = float("inf"), float("nan")
-
-
-@functools.cache
-def mirrored(merges: bool = True) -> Any:
-    """Return a strategy over two devices; without merging it is as on GPUs with XLA.
-
-    One object for the whole process: the collective ops of two would be taken for each other's.
-    """
-    # Collective ops of strategies in one process are told apart by these keys alone.
-    tf.distribute.MirroredStrategy._collective_key_base += 10_007
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    if not merges:
-        # What TensorFlow's own test combinations do.
-        strategy.extended._use_merge_call = lambda: False
-    return strategy
+STRATEGIES = (mirrored, mirrored_without_merge_calls)
 
 
 def distribute(strategy: Any, values: list[float]) -> Any:
@@ -58,9 +44,9 @@ class CreationTest(unittest.TestCase):
             self.assertEqual(variable.aggregation, tf.VariableAggregation.NONE)
             self.assertFalse(variable.trainable)
 
-    @parameterized.expand([(merges, traced) for merges in (True, False) for traced in (True, False)])
-    def test_in_a_replica_context(self, merges: bool, traced: bool) -> None:
-        strategy, scale = mirrored(merges), DynamicLossScale(8)
+    @parameterized.expand([(make, traced) for make in STRATEGIES for traced in (True, False)])
+    def test_in_a_replica_context(self, make: Callable[[], Any], traced: bool) -> None:
+        strategy, scale = make(), DynamicLossScale(8)
         if traced:
             result = locals_of(strategy, tf.function(lambda: strategy.run(lambda: tf.identity(scale())))())
         else:
@@ -79,15 +65,15 @@ class CreationTest(unittest.TestCase):
 
 
 class UpdateTest(unittest.TestCase):
-    @parameterized.expand([(True,), (False,)])
-    def test_replicas_agree_in_their_context(self, merges: bool) -> None:
-        strategy = mirrored(merges)
+    @parameterized.expand(STRATEGIES)
+    def test_replicas_agree_in_their_context(self, make: Callable[[], Any]) -> None:
+        strategy = make()
         with strategy.scope():
             scale = DynamicLossScale(8, 2)
             scale()
         update = lambda grad: tf.identity(scale.update([grad, None])[1])  # noqa: E731
         # In a function of its own, a replica cannot call `merge_call`.
-        in_replica = update if merges else tf.function(update)
+        in_replica = update if make is mirrored else tf.function(update)
         call = tf.function(lambda grads: strategy.run(in_replica, (grads,)))
         for values, after in (([1.0, 2.0], 8.0), ([1.0, INF], 4.0), ([NAN, 1.0], 2.0)):
             found = locals_of(strategy, call(distribute(strategy, values)))

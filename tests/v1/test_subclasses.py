@@ -12,6 +12,7 @@ from parameterized import parameterized
 
 import mpls.v1
 from mpls.errors import TrainingStuckError
+from tests.golden.replay import control_flow
 
 INF = float("inf")
 NATIVE = tf.compat.v1.mixed_precision.experimental
@@ -140,13 +141,10 @@ class AnswerTest(unittest.TestCase):
             step()
         self.assertEqual(float(variable), 1.0)
 
-    @parameterized.expand(itertools.product((bool, np.bool_, tf.constant, "fed"), (True, False), (1, 2)))
-    def test_in_a_graph(self, kind: Any, answer: bool, control_flow: int) -> None:
+    @parameterized.expand(itertools.product((bool, np.bool_, tf.constant, "fed"), (True, False), (False, True)))
+    def test_in_a_graph(self, kind: Any, answer: bool, is_v2: bool) -> None:
         v1 = tf.compat.v1
-        was_v2 = v1.control_flow_v2_enabled()
-        with tf.Graph().as_default() as graph, v1.Session() as session:
-            (v1.enable_control_flow_v2 if control_flow == 2 else v1.disable_control_flow_v2)()
-            self.addCleanup(v1.enable_control_flow_v2 if was_v2 else v1.disable_control_flow_v2)
+        with tf.Graph().as_default() as graph, control_flow(is_v2), v1.Session() as session:
             told = v1.placeholder(tf.bool, []) if kind == "fed" else kind(answer)
             scale, variable = Told(told), v1.get_variable("weight", initializer=1.0, use_resource=True)
             optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale)
