@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-import mpls.keras
 import mpls.v1
 from mpls.core import fast, gradients
 from mpls.core.gradients import all_finite, finite_at_once, unscale_gradients

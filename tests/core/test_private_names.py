@@ -24,8 +24,6 @@ import tensorflow as tf
 import tf_keras
 
 import mpls
-import mpls.contrib
-import mpls.experimental
 import mpls.keras
 import mpls.transfer
 import mpls.v1

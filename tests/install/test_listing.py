@@ -11,7 +11,6 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls
-import mpls.experimental
 from mpls.names import NAMES, module_of
 
 POLICIES = ("LossScaleOptimizer", "Policy", "get_layer_policy", "global_policy", "set_policy")

@@ -13,7 +13,6 @@ import tf_keras
 from parameterized import parameterized
 from tensorflow.python.training.experimental import mixed_precision_global_state as flags
 
-import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
