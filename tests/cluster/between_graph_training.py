@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,7 +115,9 @@ class Training:
 
         opt = v1.train.MomentumOptimizer(0.125, 0.5)
         scale = mpls.v1.DynamicLossScale(8, 2)
-        self._train_op = self._wrapped(opt, scale).minimize(loss, global_step=global_step)
+        wrapped = self._wrapped(opt, scale)
+        self._train_op = wrapped.minimize(loss, global_step=global_step)
+        self.slots = wrapped.get_slot_names()
         variables = {
             "scale": scale._current_loss_scale,
             "good_steps": scale._num_good_steps,
@@ -217,6 +220,7 @@ def main() -> None:
     parser.add_argument("--task", type=_cluster.Task.parse, required=True)
     arguments = parser.parse_args()
     v1.disable_v2_behavior()
+    warnings.simplefilter("error", mpls.errors.MplsWarning)
     cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
     server = v1.train.Server(cluster, job_name=arguments.task.job, task_index=arguments.task.index)
     if arguments.task.job == "ps":
@@ -224,7 +228,7 @@ def main() -> None:
     for name in arguments.cases:
         training = Training(name, CASES[name], arguments.task.index, server, cluster)
         outcome = training.run()
-        _cluster.say(case=name, devices=training.devices, **outcome)
+        _cluster.say(case=name, devices=training.devices, slots=training.slots, **outcome)
 
 
 if __name__ == "__main__":

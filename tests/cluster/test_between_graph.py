@@ -65,6 +65,7 @@ class TogetherTest(unittest.TestCase):
         self.assertEqual([states[step] for step in APPLIED], picked(bare["steps"], *STATE))
         self.assertEqual([step["global_step"] for step in bare["steps"]], [1, 2, 3, 4, 5])
         self.assertEqual(set(first["devices"].values()), {"/job:ps/task:0"})
+        self.assertEqual((first["slots"], bare["slots"]), (["momentum"], ["momentum"]))
 
 
 class AheadTest(unittest.TestCase):

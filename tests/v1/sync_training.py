@@ -1,6 +1,6 @@
 """A program that trains with `SyncReplicasOptimizer` in one process, and prints what came out; run by a test.
 
-Usage: sync_training.py (bare | outside | inside | counted | disabled)...
+Usage: sync_training.py (counted | disabled)...
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ import mpls.v1
 
 v1: Any = tf.compat.v1
 
-VALUES = (1.0, 1.0, float("inf"), 2.0, float("nan"), 1.0)
-
-
 # Never closed: closing waits for the threads of the chief.
 sessions: list[Any] = []
 
@@ -34,38 +31,7 @@ def session_of(sync: Any, num_tokens: int = 0) -> Any:
     return sessions[-1]
 
 
-def train(order: str) -> dict[str, Any]:
-    feed = v1.placeholder(tf.float32, [])
-    variable = v1.get_variable("v", initializer=1.0)
-    global_step = v1.train.get_or_create_global_step()
-    optimizer = v1.train.MomentumOptimizer(0.5, 0.5)
-    scale = mpls.v1.DynamicLossScale(8, 2)
-
-    def synchronize(wrapped: Any) -> Any:
-        return v1.train.SyncReplicasOptimizer(wrapped, replicas_to_aggregate=1, total_num_replicas=1)
-
-    if order == "bare":
-        train_on = sync = synchronize(optimizer)
-    elif order == "outside":
-        train_on = sync = synchronize(mpls.v1.MixedPrecisionLossScaleOptimizer(optimizer, scale))
-    else:
-        sync = synchronize(optimizer)
-        train_on = mpls.v1.MixedPrecisionLossScaleOptimizer(sync, scale)
-    train_op = train_on.minimize(variable * feed, global_step=global_step)
-
-    state = [variable, global_step, scale._current_loss_scale, scale._num_good_steps]
-    slots = sorted(set(train_on.get_slot_names()) | set(optimizer.get_slot_names()))
-    session = session_of(sync)
-    steps: list[list[float]] = []
-    for value in VALUES:
-        if order == "bare" and not abs(value) < float("inf"):
-            continue
-        session.run(train_op, {feed: value})
-        steps.append([float(number) for number in session.run(state)])
-    return {"steps": steps, "slots": slots}
-
-
-def count() -> dict[str, Any]:
+def count() -> list[float]:
     """Count the steps of a fixed scale that is never skipped, each of the gradients of two calls."""
     variable = v1.get_variable("v", initializer=1.0)
     global_step = v1.train.get_or_create_global_step()
@@ -77,10 +43,10 @@ def count() -> dict[str, Any]:
     for _ in range(5):
         session.run(train_op)
     state = [variable, global_step, opt.applied_steps, opt.skipped_steps]
-    return {"steps": [[float(number) for number in session.run(state)]]}
+    return [float(number) for number in session.run(state)]
 
 
-def disable() -> dict[str, Any]:
+def disable() -> list[str]:
     """Train with loss scaling switched off: nothing is skipped, as without a wrapper."""
     variable = v1.get_variable("v", initializer=1.0)
     global_step = v1.train.get_or_create_global_step()
@@ -89,7 +55,7 @@ def disable() -> dict[str, Any]:
     train_op = opt.minimize(variable * float("inf"), global_step=global_step)
     session = session_of(sync)
     session.run(train_op)
-    return {"steps": [str(number) for number in session.run([variable, global_step])]}
+    return [str(number) for number in session.run([variable, global_step])]
 
 
 if __name__ == "__main__":
@@ -97,6 +63,5 @@ if __name__ == "__main__":
     warnings.simplefilter("error", mpls.errors.MplsWarning)
     for each in sys.argv[1:]:
         with tf.Graph().as_default():
-            made = count() if each == "counted" else disable() if each == "disabled" else train(each)
-            print(json.dumps(made), flush=True)
+            print(json.dumps(count() if each == "counted" else disable()), flush=True)
     os._exit(0)
