@@ -57,11 +57,10 @@ class Optimizer:
 
     def state(self) -> dict[str, Any]:
         """Return the variables that hold the step counter, the scale and the count of finite steps."""
+        state = {"iterations": self.counter}
         if self._api == "mpls":
-            scale = {"scale": self._host.scale(self.opt), "good_steps": self._host.good_steps(self.opt)}
-        else:
-            scale = {}
-        return {"iterations": self.counter, **scale}
+            state |= {"scale": self._host.scale(self.opt), "good_steps": self._host.good_steps(self.opt)}
+        return state
 
     def slots(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the bare optimizer has created for variables."""

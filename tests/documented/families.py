@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.errors import without_deprecations
 from tests.keras.families import OPTIMIZERS
 
 INF = float("inf")
@@ -48,8 +48,7 @@ def over_wrappers(test: Any) -> Any:
 
 
 def experimental(inner: Any, loss_scale: Any = "dynamic") -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+    with without_deprecations():
         return Experimental(inner, loss_scale)
 
 
