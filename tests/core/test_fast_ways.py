@@ -19,6 +19,7 @@ from mpls.core.gradients import all_finite, finite_at_once, unscale_gradients
 from mpls.errors import ArgumentValueError
 from tests.golden.replay import control_flow
 
+v1 = tf.compat.v1
 DTYPES = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 # The sums and squares of the largest finite values are infinite, and the differences of infinities NaN.
 SPECIAL = ("max", "-max", "tiny", "-tiny", "0", "-0", "inf", "-inf", "nan", "payload")
@@ -105,9 +106,9 @@ class Ways(unittest.TestCase):
         """
         if mode == "graph":
             with tf.Graph().as_default():
-                feeds = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
+                feeds = [v1.placeholder(array.dtype, array.shape) for array in arrays]
                 fetched = tf.nest.flatten(fn(feeds))
-                session = tf.compat.v1.Session()
+                session = v1.Session()
             self.addCleanup(session.close)
             return lambda arrays: session.run(fetched, dict(zip(feeds, arrays, strict=True)))
         traced = mode in ("function", "xla")
@@ -188,7 +189,7 @@ class ChoicesTest(unittest.TestCase):
 
         def look_at_placeholder() -> None:
             with tf.device("/GPU:0" if "GPU" in where else None):
-                look(tf.compat.v1.placeholder(dtype, [size]))
+                look(v1.placeholder(dtype, [size]))
 
         if where == "eager":
             look(tf.zeros([size], dtype))
@@ -271,8 +272,8 @@ class ChoicesTest(unittest.TestCase):
     )
     def test_of_small_tensors_that_are_alike(self, shapes: list[Any], compiler: str | None, stacks: int) -> None:
         def step() -> Any:
-            grads = [tf.compat.v1.placeholder(tf.float32, shape) for shape in shapes]
-            unscaled = unscale_gradients(grads, tf.compat.v1.placeholder(tf.float32, []))
+            grads = [v1.placeholder(tf.float32, shape) for shape in shapes]
+            unscaled = unscale_gradients(grads, v1.placeholder(tf.float32, []))
             # What was unscaled in a stack is looked at as that stack.
             return all_finite(unscaled)
 
@@ -318,7 +319,7 @@ class ChoicesTest(unittest.TestCase):
 
         def choose(condition: Any, tensors: list[Any]) -> Any:
             with tf.distribute.OneDeviceStrategy("CPU:0").scope() if where == "strategy" else tf.name_scope("in"):
-                graphs.append(tf.compat.v1.get_default_graph())
+                graphs.append(v1.get_default_graph())
                 return fast.value_from(tensors, condition, lambda *each: each[0], lambda *each: each[1], "choice")
 
         step = tf.function(choose, jit_compile=where == "xla", autograph=False)
@@ -450,8 +451,6 @@ class GatesTest(unittest.TestCase):
         [("list", True), ("function", True), ("elsewhere", True), ("tensor", False), ("partly", False)]
     )
     def test_variables_that_an_optimizer_makes_in_its_step(self, kind: str, works: bool) -> None:
-        v1 = tf.compat.v1
-
         class Averaging(v1.train.GradientDescentOptimizer):
             def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
                 firsts = {
@@ -497,7 +496,6 @@ class GatesTest(unittest.TestCase):
     )
     @pytest.mark.default_run("each value")
     def test_of_an_optimizer_with_ops_of_its_own(self, kind: str, is_v2: bool, is_resource: bool) -> None:
-        v1 = tf.compat.v1
         with tf.Graph().as_default(), control_flow(is_v2), v1.Session() as session:
             counter = v1.get_variable("counter", initializer=0, use_resource=True, trainable=False)
             weight = v1.get_variable("weight", initializer=[4.0, 2.0], use_resource=is_resource)
@@ -531,7 +529,6 @@ class GatesTest(unittest.TestCase):
 
     @parameterized.expand([(is_resource, is_v2) for is_resource in (False, True) for is_v2 in (False, True)])
     def test_what_a_skipped_step_does_is_one_op(self, is_resource: bool, is_v2: bool) -> None:
-        v1 = tf.compat.v1
         with tf.Graph().as_default() as graph, control_flow(is_v2):
             # Large enough to be summed, so that there is a look at each element, too.
             weights = [v1.Variable(tf.fill([5000], 4.0), use_resource=is_resource, name="weight") for _ in range(2)]
@@ -565,7 +562,6 @@ class GatesTest(unittest.TestCase):
         self.assertEqual(seen, [[3, 8, 1], [3, 4, 2], [2, 4, 3], [1, 8, 4], [1, 4, 5]])
 
     def test_what_a_skipped_step_does_to_variables_of_another_process_is_no_function(self) -> None:
-        v1 = tf.compat.v1
         kinds = {}
         for device in ("", "/job:localhost", "/job:ps/task:0"):
             with tf.Graph().as_default() as graph, tf.device(device):
@@ -654,7 +650,7 @@ class DevicesTest(unittest.TestCase):
             with tf.device(devices[number % len(devices)]):
                 variables.append(tf.Variable(1.0))
         opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-            tf.compat.v1.train.MomentumOptimizer(0.25, 0.5), "dynamic", track_overflows=True
+            v1.train.MomentumOptimizer(0.25, 0.5), "dynamic", track_overflows=True
         )
         factor = tf.Variable(1.0)
 

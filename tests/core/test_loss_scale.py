@@ -252,7 +252,7 @@ class StateTest(unittest.TestCase):
             self.assertEqual(scale.get_config()["increment_period"], period)
 
     def test_weights(self) -> None:
-        for scale in (DynamicLossScale(8), tf.compat.v1.mixed_precision.DynamicLossScale(8)):
+        for scale in (DynamicLossScale(8), NATIVE.DynamicLossScale(8)):
             names = {each.name.partition(":")[0].rpartition("/")[2] for each in get_loss_scale_weights(scale)}
             self.assertEqual(names, {"current_loss_scale", "good_steps"})
         self.assertEqual(get_loss_scale_weights(FixedLossScale(8)), [])
@@ -279,13 +279,13 @@ class UpdateInGraphsTest(unittest.TestCase):
 
     @parameterized.expand([(api, is_v2) for api in ("ours", "original") for is_v2 in (False, True)])
     def test_in_a_session(self, api: str, is_v2: bool) -> None:
-        cls = DynamicLossScale if api == "ours" else tf.compat.v1.mixed_precision.DynamicLossScale
-        with tf.Graph().as_default(), control_flow(is_v2), tf.compat.v1.Session() as session:
+        cls = DynamicLossScale if api == "ours" else NATIVE.DynamicLossScale
+        with tf.Graph().as_default(), control_flow(is_v2), v1.Session() as session:
             scale = cls(8.0, 2)
-            factor = tf.compat.v1.placeholder(tf.float32, [])
+            factor = v1.placeholder(tf.float32, [])
             update_op, should_apply = scale.update([factor])
             self.assertEqual((update_op.dtype, update_op.shape.rank), (tf.bool, 0))
-            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(v1.global_variables_initializer())
             fetches = [tf.identity(update_op), should_apply]
             found = [session.run(fetches, {factor: value}) for value in self.FACTORS]
             self.assertEqual([grown for grown, _ in found], self.GROWN)

@@ -14,8 +14,9 @@ import mpls.v1
 from mpls.errors import TrainingStuckError
 from tests.golden.replay import control_flow
 
+v1 = tf.compat.v1
 INF = float("inf")
-NATIVE = tf.compat.v1.mixed_precision.experimental
+NATIVE = v1.mixed_precision.experimental
 BASES = [("mpls", mpls.v1), ("tensorflow", NATIVE)]
 
 
@@ -56,20 +57,20 @@ class SubclassTest(unittest.TestCase):
     @parameterized.expand(BASES)
     def test_attributes_set_on_the_loss_scale_later(self, name: str, base: Any) -> None:
         with tf.Graph().as_default():
-            weights = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0])
-            factor = tf.compat.v1.placeholder(tf.float32, [])
-            global_step = tf.compat.v1.train.get_or_create_global_step()
+            weights = v1.get_variable("weights", initializer=[1.0, 2.0])
+            factor = v1.placeholder(tf.float32, [])
+            global_step = v1.train.get_or_create_global_step()
             scale = capped(base)()
-            optimizer = Showing(tf.compat.v1.train.GradientDescentOptimizer(0.1), scale)
+            optimizer = Showing(v1.train.GradientDescentOptimizer(0.1), scale)
             self.assertIs(optimizer.loss_scale, scale)
-            self.assertIsInstance(optimizer.optimizer, tf.compat.v1.train.GradientDescentOptimizer)
+            self.assertIsInstance(optimizer.optimizer, v1.train.GradientDescentOptimizer)
             self.assertIsInstance(optimizer, (int, mpls.v1.MixedPrecisionLossScaleOptimizer))
             pairs = optimizer.compute_gradients(tf.reduce_sum(weights) * factor, [weights])
             optimizer.loss_scale.global_norm = tf.linalg.global_norm([grad for grad, _ in pairs])
             train_op = optimizer.apply_gradients(pairs, global_step)
             seen = []
-            with tf.compat.v1.Session() as session:
-                session.run(tf.compat.v1.global_variables_initializer())
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
                 for value in (1.0, INF, 2.0, 3.0):
                     session.run(train_op, {factor: value})
                     seen.append(session.run([optimizer._loss_scale(), global_step, scale._overflows]))
@@ -109,7 +110,7 @@ class AnswerTest(unittest.TestCase):
 
     @parameterized.expand([(True,), (False,)])
     def test_of_a_subclass_of_the_fixed_one(self, skips: bool) -> None:
-        inner, variable = tf.compat.v1.train.GradientDescentOptimizer(0.5), tf.Variable(1.0)
+        inner, variable = v1.train.GradientDescentOptimizer(0.5), tf.Variable(1.0)
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Fussy(8, skip_nonfinite=skips))
         for factor, expected in ((1.0, 0.5), (3.0, 0.5), (1.0, 0.0)):
             optimizer.minimize(lambda factor=factor: variable * factor, var_list=[variable])
@@ -118,7 +119,7 @@ class AnswerTest(unittest.TestCase):
     @parameterized.expand(itertools.product((bool, np.bool_, tf.constant), (True, False)))
     def test_in_eager_mode(self, kind: Any, answer: bool) -> None:
         scale, variable, step = Told(kind(answer)), tf.Variable(1.0), tf.Variable(0, dtype=tf.int64)
-        inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        inner = v1.train.GradientDescentOptimizer(0.5)
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, count_steps=True)
         self.assertIsNone(optimizer.minimize(lambda: variable * 1.0, step, [variable]))
         self.assertEqual((float(variable), int(step), int(scale.updates)), (0.5 if answer else 1.0, answer, 1))
@@ -126,7 +127,7 @@ class AnswerTest(unittest.TestCase):
 
     @parameterized.expand([(True,), (False,)])
     def test_training_is_given_up_where_it_says_no(self, in_function: bool) -> None:
-        variable, inner = tf.Variable(1.0), tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        variable, inner = tf.Variable(1.0), v1.train.GradientDescentOptimizer(0.5)
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, Told(False), max_consecutive_skips=2)
 
         def once() -> None:
@@ -143,7 +144,6 @@ class AnswerTest(unittest.TestCase):
 
     @parameterized.expand(itertools.product((bool, np.bool_, tf.constant, "fed"), (True, False), (False, True)))
     def test_in_a_graph(self, kind: Any, answer: bool, is_v2: bool) -> None:
-        v1 = tf.compat.v1
         with tf.Graph().as_default() as graph, control_flow(is_v2), v1.Session() as session:
             told = v1.placeholder(tf.bool, []) if kind == "fed" else kind(answer)
             scale, variable = Told(told), v1.get_variable("weight", initializer=1.0, use_resource=True)
@@ -168,7 +168,7 @@ class AnswerTest(unittest.TestCase):
         ]
     )
     def test_a_fixed_scale_is_lowered_to_what_the_loss_can_hold(self, name: str, scale: float, used: float) -> None:
-        inner = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        inner = v1.train.GradientDescentOptimizer(0.5)
         optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
         variable, seen = tf.Variable(1.0, dtype=name), []
 
