@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import warnings
 from typing import Any
 
 import numpy as np
@@ -113,10 +112,8 @@ class TestPlain(InFolder):
             wanted, state = recorded_state(artefact, expected), training.state()
             for key in ("vars", "slots", "iter"):
                 assert_state({key: state[key]}, {key: wanted[key]}, exact=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            # Told once.
-            training.checkpoint().restore(artefact.prefix).expect_partial()
+        # Told once.
+        training.checkpoint().restore(artefact.prefix).expect_partial()
         status.expect_partial()
 
     def test_in_a_graph(self) -> None:

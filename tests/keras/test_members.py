@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 import unittest
 from typing import Any
 from unittest import mock
@@ -14,6 +13,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
+from tests.folders import InFolder
 from tests.keras.families import OPTIMIZERS
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -78,7 +78,7 @@ class KeywordsOnly(Ours):  # type: ignore[misc]
         super().__init__(inner_optimizer, **settings)
 
 
-class AnyTest(unittest.TestCase):
+class AnyTest(InFolder, unittest.TestCase):
     def test_a_copy_refers_to_itself(self) -> None:
         opt = Ours(tf_keras.optimizers.legacy.SGD(0.5), initial_scale=64)
         opt.me = opt
@@ -102,10 +102,9 @@ class AnyTest(unittest.TestCase):
         opt = Ours(OPTIMIZERS[family].SGD(0.5), initial_scale=8)
         opt._loss_scale = mpls.experimental.DynamicLossScale(64.0)
         opt._loss_scale.load_state_dict({**opt._loss_scale.state_dict(), "scale": 32.0})
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(optimizer=opt).write(f"{folder}/ckpt")
-            again = Ours(OPTIMIZERS[family].SGD(0.5), initial_scale=8)
-            tf.train.Checkpoint(optimizer=again).read(path)
+        path = tf.train.Checkpoint(optimizer=opt).write(f"{self.folder}/ckpt")
+        again = Ours(OPTIMIZERS[family].SGD(0.5), initial_scale=8)
+        tf.train.Checkpoint(optimizer=again).read(path)
         self.assertEqual(float(again.loss_scale), 32.0)
         opt._loss_scale = 0.25
         with self.assertRaisesRegex(ValueError, "_loss_scale must be at most 2.*126 for a fixed scale"):
@@ -142,13 +141,12 @@ class AnyTest(unittest.TestCase):
 
     def test_an_optimizer_that_was_saved_before_it_was_wrapped(self) -> None:
         inner, variable = tf_keras.optimizers.SGD(0.5), tf.Variable(1.0)
-        with tempfile.TemporaryDirectory() as folder:
-            tf.train.Checkpoint(optimizer=inner).write(f"{folder}/before")
-            opt = Ours(inner, initial_scale=8, dynamic_growth_steps=1, count_steps=True)
-            opt.minimize(lambda: variable * 2.0, [variable])
-            path = tf.train.Checkpoint(optimizer=opt).write(f"{folder}/after")
-            again = Ours(tf_keras.optimizers.SGD(0.5), initial_scale=8, dynamic_growth_steps=1, count_steps=True)
-            tf.train.Checkpoint(optimizer=again).read(path)
+        tf.train.Checkpoint(optimizer=inner).write(f"{self.folder}/before")
+        opt = Ours(inner, initial_scale=8, dynamic_growth_steps=1, count_steps=True)
+        opt.minimize(lambda: variable * 2.0, [variable])
+        path = tf.train.Checkpoint(optimizer=opt).write(f"{self.folder}/after")
+        again = Ours(tf_keras.optimizers.SGD(0.5), initial_scale=8, dynamic_growth_steps=1, count_steps=True)
+        tf.train.Checkpoint(optimizer=again).read(path)
         self.assertEqual((float(again.loss_scale), int(again.applied_steps)), (16.0, 1))
 
     def test_no_initial_scale_of_a_users_own_loss_scale(self) -> None:

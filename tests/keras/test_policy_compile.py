@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import unittest
 import warnings
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from tests.folders import InFolder
 from tests.processes import run_python
 
 FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
@@ -50,7 +50,7 @@ def compiled(policy: Any, framework: Any, optimizer: Any = "sgd", **arguments: A
     return model
 
 
-class WrappingTest(unittest.TestCase):
+class WrappingTest(InFolder, unittest.TestCase):
     @parameterized.expand(FRAMEWORKS)
     @pytest.mark.default_run("one case")
     def test_it_trains_with_the_loss_scale_of_the_policy(self, name: str, framework: Any) -> None:
@@ -62,9 +62,8 @@ class WrappingTest(unittest.TestCase):
             self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
             self.assertEqual(float(model.optimizer.loss_scale), after)
             self.assertEqual(model.layers[-1].compute_dtype, "float16")
-            with tempfile.TemporaryDirectory() as folder:
-                mpls.keras.save_model(model, f"{folder}/model.keras")
-                loaded = mpls.keras.load_model(f"{folder}/model.keras").optimizer
+            mpls.keras.save_model(model, f"{self.folder}/model.keras")
+            loaded = mpls.keras.load_model(f"{self.folder}/model.keras").optimizer
             self.assertEqual((float(loaded.loss_scale), loaded.dynamic), (after, model.optimizer.dynamic))
 
             control = compiled("float32", framework, framework.optimizers.SGD(0.0625))
@@ -129,16 +128,15 @@ for framework, suffixes in ((tf_keras, ["keras", "h5", "tf"]), (keras, ["keras",
 """
 
 
-class ProcessTest(unittest.TestCase):
+class ProcessTest(InFolder, unittest.TestCase):
     @pytest.mark.programs
     def test_files_load_where_mpls_is_not(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for _, framework in FRAMEWORKS:
-                model = compiled(Policy("mixed_float16", loss_scale=8), framework)
-                for suffix in ("keras", "h5", *(["tf"] if framework is tf_keras else [])):
-                    with warnings.catch_warnings():
-                        # That H5 is a legacy format.
-                        warnings.simplefilter("ignore", UserWarning)
-                        model.save(f"{folder}/{framework.__name__}.{suffix}")
-            done = run_python("-W", "error::FutureWarning:__main__", "-c", WITHOUT_MPLS, folder)
+        for _, framework in FRAMEWORKS:
+            model = compiled(Policy("mixed_float16", loss_scale=8), framework)
+            for suffix in ("keras", "h5", *(["tf"] if framework is tf_keras else [])):
+                with warnings.catch_warnings():
+                    # That H5 is a legacy format.
+                    warnings.simplefilter("ignore", UserWarning)
+                    model.save(f"{self.folder}/{framework.__name__}.{suffix}")
+        done = run_python("-W", "error::FutureWarning:__main__", "-c", WITHOUT_MPLS, str(self.folder))
         self.assertEqual(done.returncode, 0, done.stderr)

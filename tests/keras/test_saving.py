@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -15,23 +13,23 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.keras import marked_configs
+from tests.folders import InFolder
 
 FORMATS = {"h5": ".h5", "keras": ".keras", "saved_model": ""}
 Ours: Any = mpls.keras.LossScaleOptimizer
 
 
-class SavingTest(unittest.TestCase):
+class SavingTest(InFolder, unittest.TestCase):
     @parameterized.expand([(name, suffix) for name in ("Lion", "Adafactor") for suffix in FORMATS.values()])
     @pytest.mark.default_run("one case")
     def test_optimizers_that_tf_keras_does_not_look_for_by_name(self, name: str, suffix: str) -> None:
         model = tf_keras.Sequential([tf_keras.layers.Dense(2, input_shape=(3,))])
         model.compile(Ours(getattr(tf_keras.optimizers, name)(0.5), initial_scale=8), "mse")
         model.train_on_batch(np.ones([2, 3], np.float32), np.ones([2, 2], np.float32))
-        with tempfile.TemporaryDirectory() as folder:
-            mpls.keras.save_model(model, f"{folder}/model{suffix}")
-            loaded = tf_keras.models.load_model(f"{folder}/model{suffix}")
-            self.assertEqual(type(loaded.optimizer.inner_optimizer).__name__, name)
-            loaded = mpls.keras.load_model(f"{folder}/model{suffix}")
+        mpls.keras.save_model(model, f"{self.folder}/model{suffix}")
+        loaded = tf_keras.models.load_model(f"{self.folder}/model{suffix}")
+        self.assertEqual(type(loaded.optimizer.inner_optimizer).__name__, name)
+        loaded = mpls.keras.load_model(f"{self.folder}/model{suffix}")
         for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
             np.testing.assert_array_equal(one, other)
         again = Ours.from_config(model.optimizer.get_config())
@@ -45,17 +43,16 @@ class SavingTest(unittest.TestCase):
         model.compile(Ours(framework.optimizers.SGD(0.125, 0.5), initial_scale=8, **options), "mse", jit_compile=False)
         for value in (1.0, np.inf):
             model.train_on_batch(np.full([2, 1], value, np.float32), np.zeros([2, 1], np.float32))
-        with tempfile.TemporaryDirectory() as folder:
-            path = str(pathlib.Path(folder) / f"model{suffix}")
-            mpls.keras.save_model(model, path)
-            marked_configs._let_go(marked_configs._USE)
-            self.addCleanup(marked_configs.recognise_marked_configs)
-            loaded = mpls.keras.load_model(path)
+        path = f"{self.folder}/model{suffix}"
+        mpls.keras.save_model(model, path)
+        marked_configs._let_go(marked_configs._USE)
+        self.addCleanup(marked_configs.recognise_marked_configs)
+        loaded = mpls.keras.load_model(path)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
 
 
-class Keras3Test(unittest.TestCase):
+class Keras3Test(InFolder, unittest.TestCase):
     @parameterized.expand([each for each in ("Lamb", "Muon", "ScheduleFreeAdamW") if hasattr(keras.optimizers, each)])
     @pytest.mark.default_run("one case")
     def test_h5_files_with_an_optimizer_that_mpls_does_not_know(self, name: str) -> None:
@@ -73,9 +70,8 @@ class Keras3Test(unittest.TestCase):
                 raise unittest.SkipTest(f"{name} of this Keras takes no step by itself: {error}") from None
             for _ in range(2):
                 model.train_on_batch(*data)
-            with tempfile.TemporaryDirectory() as folder:
-                mpls.keras.save_model(model, f"{folder}/model.h5")
-                loaded = mpls.keras.load_model(f"{folder}/model.h5")
+            mpls.keras.save_model(model, f"{self.folder}/model.h5")
+            loaded = mpls.keras.load_model(f"{self.folder}/model.h5")
             for each in (model, loaded):
                 each.train_on_batch(*data)
             for one, other in zip(model.optimizer.variables, loaded.optimizer.variables, strict=True):
@@ -88,5 +84,5 @@ class Keras3Test(unittest.TestCase):
         model.compile(mpls.keras.LossScaleOptimizer(keras.optimizers.Adafactor()), "mse")
         model.fit(np.ones([1, 2]), np.ones([1, 2]), verbose=0)
         message = r"model\.h5.*Save the model as \.keras"
-        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, message):
-            mpls.keras.save_model(model, f"{folder}/model.h5")
+        with self.assertRaisesRegex(ValueError, message):
+            mpls.keras.save_model(model, f"{self.folder}/model.h5")

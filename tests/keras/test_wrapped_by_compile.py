@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pathlib
-import tempfile
 import unittest
 import warnings
 from typing import Any
@@ -17,6 +15,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning
+from tests.folders import InFolder
 from tests.keras.families import global_policy
 
 POLICIES = ("float32", "mixed_float16")
@@ -72,25 +71,24 @@ def state_of(model: Any) -> tuple[Any, ...]:
     return weights, slots, int(inner.iterations), (float(scale), None if counter is None else int(counter))
 
 
-class WrappedByCompileTest(unittest.TestCase):
+class WrappedByCompileTest(InFolder, unittest.TestCase):
     @parameterized.expand(CASES)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_it_is_loaded_as_it_was(
         self, name: str, given: str, suffix: str, saver: str, before: str, after: str, steps: int
     ) -> None:
         framework, make = GIVEN[given]
-        with tempfile.TemporaryDirectory() as folder:
-            path = str(pathlib.Path(folder) / f"model{suffix}")
-            with global_policy(framework, before):
-                model = compiled(framework, make())
-                # A step that overflows changes the scale; only a dynamic one skips it.
-                is_dynamic = before == "mixed_float16" and given != "tf_keras_fixed"
-                for value in (1.0, np.inf if is_dynamic else 2.0)[:steps]:
-                    train(model, value)
-                mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
-            with global_policy(framework, after), warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                loaded = mpls.keras.load_model(path)
+        path = f"{self.folder}/model{suffix}"
+        with global_policy(framework, before):
+            model = compiled(framework, make())
+            # A step that overflows changes the scale; only a dynamic one skips it.
+            is_dynamic = before == "mixed_float16" and given != "tf_keras_fixed"
+            for value in (1.0, np.inf if is_dynamic else 2.0)[:steps]:
+                train(model, value)
+            mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
+        with global_policy(framework, after), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = mpls.keras.load_model(path)
         said = [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
         self.assert_same(loaded, model, said, is_told=given != "tf_keras_legacy" or suffix != ".keras")
 
@@ -100,8 +98,8 @@ class WrappedByCompileTest(unittest.TestCase):
         class Own(tf_keras.optimizers.SGD):
             pass
 
-        with tempfile.TemporaryDirectory() as folder, global_policy(tf_keras, "mixed_float16"):
-            path = str(pathlib.Path(folder) / f"model{suffix}")
+        with global_policy(tf_keras, "mixed_float16"):
+            path = f"{self.folder}/model{suffix}"
             model = compiled(tf_keras, Own(0.25, momentum=0.5))
             train(model, 1.0)
             mpls.keras.save_model(model, path)

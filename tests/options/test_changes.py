@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -19,6 +17,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, TrainingStuckError
+from tests.folders import InFolder
 
 from .trainers import FAMILIES, SCALE_SETTINGS, Trainer
 
@@ -88,12 +87,7 @@ class ElsewhereTest(unittest.TestCase):
                         call()
 
 
-class GrowthStepsTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class GrowthStepsTest(InFolder, unittest.TestCase):
     def test_fewer_than_were_counted(self) -> None:
         opt = FAMILIES["new"](8.0, 5)
         opt.load_state_dict({**opt.state_dict(), "good_steps": 4})
@@ -162,13 +156,8 @@ class PairsTest(unittest.TestCase):
             self.assertEqual(opt.state_dict(), before)
 
 
-class ReplacedTest(unittest.TestCase):
+class ReplacedTest(InFolder, unittest.TestCase):
     """Bounds in the code that an adjustable scale's checkpoint replaces."""
-
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
 
     @parameterized.expand([(family,) for family in FAMILIES])
     @pytest.mark.default_run("one case")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import pathlib
 import pickle
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 from typing import Any
 
@@ -25,6 +23,7 @@ import mpls.inspect
 import mpls.keras
 import mpls.v1
 from mpls.errors import SavedStateError
+from tests.folders import InFolder
 
 from .trainers import FAMILIES, Trainer
 
@@ -105,12 +104,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-class StateTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class StateTest(InFolder, unittest.TestCase):
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in FAMILIES for kind in CHOSEN])
     def test_configs(self, name: str, family: str, kind: str) -> None:
         initial, steps, options = CHOSEN[kind]

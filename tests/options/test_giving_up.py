@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -26,6 +25,7 @@ import mpls.v1
 from mpls.core import fast
 from mpls.core.counters import Facts, Stuck, cause_of
 from mpls.errors import MplsWarning, TrainingStuckError
+from tests.folders import InFolder
 from tests.golden.replay import control_flow
 
 from .trainers import EAGER, FAMILIES, MODES, RATE, SESSION, trainer
@@ -338,7 +338,7 @@ class Plant:
         self.opt.check_skips(self.session)
 
 
-class CauseTest(unittest.TestCase):
+class CauseTest(InFolder, unittest.TestCase):
     @parameterized.expand(PLANTED)
     @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_the_planted_cause_is_named(self, name: str, family: str, mode: str, cause: str, how: str) -> None:
@@ -541,27 +541,26 @@ class CauseTest(unittest.TestCase):
 
     @parameterized.expand([(INF, "not finite in 1 of them.*No loss scale"), (1.0, "finite in all of them.*too high")])
     def test_checkpoints_that_lack_the_facts(self, first: float, cause: str) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            for is_old in (True, False):
-                with tf.Graph().as_default(), v1.Session() as session:
-                    weight = v1.Variable(1.0, use_resource=True, name="weight")
-                    factor = v1.placeholder_with_default(1.0, [])
-                    inner = v1.train.GradientDescentOptimizer(RATE)
-                    options: dict[str, Any] = {"max_consecutive_skips": 9 if is_old else 1}
-                    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", **options)
-                    op = opt.minimize(_sqrt_at_zero(weight) + factor, var_list=[weight])
-                    session.run(v1.global_variables_initializer())
-                    kept = [each for each in v1.global_variables() if not is_old or "facts" not in each.name]
-                    if is_old:
-                        session.run(op, {factor: first})
-                        session.run(op)
-                        v1.train.Saver(kept).save(session, f"{folder}/model")
-                        continue
-                    v1.train.Saver().restore(session, f"{folder}/model")
-                    with self.assertRaisesRegex(TrainingStuckError, cause):
-                        opt.check_skips(session)
-                    with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*scale is too high"):
-                        session.run(op)
+        for is_old in (True, False):
+            with tf.Graph().as_default(), v1.Session() as session:
+                weight = v1.Variable(1.0, use_resource=True, name="weight")
+                factor = v1.placeholder_with_default(1.0, [])
+                inner = v1.train.GradientDescentOptimizer(RATE)
+                options: dict[str, Any] = {"max_consecutive_skips": 9 if is_old else 1}
+                opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", **options)
+                op = opt.minimize(_sqrt_at_zero(weight) + factor, var_list=[weight])
+                session.run(v1.global_variables_initializer())
+                kept = [each for each in v1.global_variables() if not is_old or "facts" not in each.name]
+                if is_old:
+                    session.run(op, {factor: first})
+                    session.run(op)
+                    v1.train.Saver(kept).save(session, f"{self.folder}/model")
+                    continue
+                v1.train.Saver().restore(session, f"{self.folder}/model")
+                with self.assertRaisesRegex(TrainingStuckError, cause):
+                    opt.check_skips(session)
+                with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*scale is too high"):
+                    session.run(op)
 
     def _give_up(self, plant: Plant) -> None:
         # Otherwise the step that XLA compiles has a warning.
@@ -571,7 +570,7 @@ class CauseTest(unittest.TestCase):
         plant.check()
 
 
-class OverflowsTest(unittest.TestCase):
+class OverflowsTest(InFolder, unittest.TestCase):
     def _steps(self, opt: Any, good: Any, bad: Any) -> None:
         for value in (1.0, INF, 1.0, NAN):
             opt.minimize(lambda value=value: good * 2.0 + bad * value, var_list=[good, bad])
@@ -594,8 +593,7 @@ class OverflowsTest(unittest.TestCase):
         for other in others:
             opt.minimize(lambda other=other: other * INF, var_list=[other])
         self.assertEqual([each.variable for each in opt.overflow_report()], ["bad", "other", "third"])
-        with tempfile.TemporaryDirectory() as folder:
-            keys = str(tf.train.list_variables(tf.train.Checkpoint(opt=opt).write(f"{folder}/ckpt")))
+        keys = str(tf.train.list_variables(tf.train.Checkpoint(opt=opt).write(f"{self.folder}/ckpt")))
         self.assertEqual(sorted(re.findall(r"/overflow_counts(\w*)/", keys)), ["_1", "_1_1", "_2"])
 
     def test_a_variable_without_a_gradient_has_no_overflow(self) -> None:
@@ -618,9 +616,8 @@ class OverflowsTest(unittest.TestCase):
             again.minimize(lambda: third * value + renamed + first, var_list=[third, renamed, first])
 
         step(1.0)
-        with tempfile.TemporaryDirectory() as folder:
-            path = tf.train.Checkpoint(opt=opt).write(f"{folder}/checkpoint")
-            tf.train.Checkpoint(opt=again).read(path).assert_consumed()
+        path = tf.train.Checkpoint(opt=opt).write(f"{self.folder}/checkpoint")
+        tf.train.Checkpoint(opt=again).read(path).assert_consumed()
         self.assertEqual(self.rows(again), [("first", 2, 2)])
         step(INF)
         self.assertEqual(self.rows(again), [("first", 2, 2), ("third", 1, 3)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import tempfile
 import unittest
 from typing import Any
 
@@ -19,6 +18,7 @@ import mpls.keras
 import mpls.v1
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
+from tests.folders import InFolder
 
 from .test_files import FRAMEWORKS
 from .trainers import FAMILIES
@@ -65,14 +65,7 @@ def written(folder: pathlib.Path, model: Any, suffix: str) -> str:
     return saved
 
 
-class FolderTest(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-
-class FilesTest(FolderTest):
+class FilesTest(InFolder, unittest.TestCase):
     def check(self, optimizer: dict[str, Any], state: dict[str, Any]) -> None:
         self.assertEqual(optimizer["counts"], {name: state[name] for name in COUNTS})
         found = optimizer["loss_scale"]["options"]
@@ -148,7 +141,7 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-class BrokenTest(unittest.TestCase):
+class BrokenTest(InFolder, unittest.TestCase):
     @parameterized.expand(BAD)
     def test_configs(self, name: str, entry: Any) -> None:
         config = mpls.keras.LossScaleOptimizer(tf_keras.optimizers.SGD()).get_config()
@@ -156,15 +149,14 @@ class BrokenTest(unittest.TestCase):
         with self.assertRaises(ValueError) as caught:
             mpls.keras.LossScaleOptimizer.from_config(config)
         self.assertIn(" must ", str(caught.exception))
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "config.json"
-            path.write_text(json.dumps(config))
-            found = describe(path)
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(config))
+        found = describe(path)
         self.assertEqual(found["status"], "broken")
         self.assertIn("loss_scale_options", found["reason"])
 
 
-class ConvertTest(FolderTest):
+class ConvertTest(InFolder, unittest.TestCase):
     @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
     @pytest.mark.default_run("one case")
     def test_files(self, name: str, family: str, suffix: str, target: str) -> None:

@@ -7,7 +7,6 @@ import copy
 import functools
 import itertools
 import pickle
-import tempfile
 import unittest
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from parameterized import parameterized
 import mpls.contrib
 import mpls.keras
 import mpls.v1
+from tests.folders import InFolder
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -83,12 +83,7 @@ def step_in_order(pairs: list[tuple[Any, Any]], order: str, replicas: int) -> Ca
 
 
 class SeveralTest(unittest.TestCase):
-    def setUp(self) -> None:
-        # None of these ways is a misuse that mpls warns of.
-        caught = warnings.catch_warnings()
-        caught.__enter__()
-        self.addCleanup(caught.__exit__, None, None, None)
-        warnings.simplefilter("error")
+    """All of these ways are right: mpls warns of none of them, and here a warning is an error."""
 
     def counts(self, opt: Any) -> tuple[int, int, float]:
         state = opt.state_dict()
@@ -155,17 +150,16 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual([float(scale()), *(int(opt.applied_steps) for opt in opts)], [4.0, 0, 1])
 
 
-class SharedScaleTest(unittest.TestCase):
+class SharedScaleTest(InFolder, unittest.TestCase):
     @parameterized.expand(MAKE)
     def test_checkpoints_hold_it_once(self, family: str) -> None:
         one, other = sharing(family, [], [])
         one.set_scale(32)
         checkpoint = tf.train.Checkpoint(one=one, other=other)
-        with tempfile.TemporaryDirectory() as folder:
-            path = checkpoint.write(f"{folder}/c")
-            keys = [name for name, _ in tf.train.list_variables(path)]
-            restored = sharing(family, [], [])
-            tf.train.Checkpoint(one=restored[0], other=restored[1]).read(path).assert_existing_objects_matched()
+        path = checkpoint.write(f"{self.folder}/c")
+        keys = [name for name, _ in tf.train.list_variables(path)]
+        restored = sharing(family, [], [])
+        tf.train.Checkpoint(one=restored[0], other=restored[1]).read(path).assert_existing_objects_matched()
         kept = "dynamic_scale" if family == "keras3" else "loss_scale/current_loss_scale"
         self.assertEqual([key for key in keys if kept in key], [f"one/{kept}/.ATTRIBUTES/VARIABLE_VALUE"])
         self.assertEqual([each.state_dict()["scale"] for each in restored], [32.0, 32.0])
@@ -260,9 +254,9 @@ class SharedScaleTest(unittest.TestCase):
         saved, restored = made(was_shared), made(is_shared)
         for opt, scale in zip(saved, (2.0, 4.0), strict=True):
             opt.set_scale(scale)
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", mpls.errors.MplsWarning)
-            path = tf.train.Checkpoint(one=saved[0], other=saved[1]).save(f"{folder}/shared")
+            path = tf.train.Checkpoint(one=saved[0], other=saved[1]).save(f"{self.folder}/shared")
             for _ in range(2):
                 tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path).expect_partial()
         texts = [str(each.message) for each in caught if issubclass(each.category, mpls.errors.MplsWarning)]
@@ -288,10 +282,9 @@ class SharedScaleTest(unittest.TestCase):
         self.assertEqual((float(one.loss_scale), int(other.dynamic_counter)), (16.0, 1))
         # Each scales losses by the value after its own last step.
         self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other)], [8.0, 16.0])
-        with tempfile.TemporaryDirectory() as folder:
-            path = f"{folder}/model.keras"
-            mpls.keras.save_model(models[1], path)
-            loaded = mpls.keras.load_model(path).optimizer
+        path = f"{self.folder}/model.keras"
+        mpls.keras.save_model(models[1], path)
+        loaded = mpls.keras.load_model(path).optimizer
         self.assertEqual(loaded.state_dict(), other.state_dict())
         one.set_scale(2)
         self.assertEqual(float(loaded.loss_scale), 16.0)
@@ -306,8 +299,7 @@ class SharedScaleTest(unittest.TestCase):
             opt.build([weight]) if family != "legacy" else None
             opt.minimize(lambda: weight * 1.0, [weight])
         self.assertEqual(float(weight), 0.0)
-        with tempfile.TemporaryDirectory() as folder:
-            keys = [name for name, _ in tf.train.list_variables(tf.train.Checkpoint(opt=other).write(f"{folder}/c"))]
+        keys = [name for name, _ in tf.train.list_variables(tf.train.Checkpoint(opt=other).write(f"{self.folder}/c"))]
         self.assertEqual([key for key in keys if "scale" in key], [])
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
             mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
