@@ -14,6 +14,13 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
+# The module of each framework, and the wrapper that it has itself.
+FRAMEWORKS: dict[str, Any] = {"legacy": tf_keras, "new": tf_keras, "keras3": keras}
+NATIVE: dict[str, Any] = {
+    "legacy": tf_keras.mixed_precision.LossScaleOptimizer,
+    "new": tf_keras.mixed_precision.LossScaleOptimizer,
+    "keras3": keras.optimizers.LossScaleOptimizer,
+}
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import dataclasses
 import unittest
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,15 +18,25 @@ from mpls.errors import ArgumentTypeError, ArgumentValueError, MplsWarning, Save
 from mpls.formats.record import LossScaleRecord, OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
-from tests.transfer.training import OPTIMIZERS, PAIRS, like, optimizer, scale_of, state_of, train, variables
+from tests.keras.families import NATIVE
+from tests.transfer.training import (
+    OPTIMIZERS,
+    PAIRS,
+    like,
+    optimizer,
+    scale_of,
+    state_of,
+    train,
+    trained_for,
+    variables,
+)
 
 Wrapper: Any = mpls.keras.LossScaleOptimizer
 FAMILIES = [(family,) for family in OPTIMIZERS]
 
 
 def recorded(family: str = "legacy", algorithm: str = "Adam", **settings: Any) -> OptimizerRecord:
-    source, trained = optimizer(family, algorithm, **settings), variables(family)
-    train(source, trained, 0, 3)
+    source, trained = trained_for(3, optimizer(family, algorithm, **settings), family)
     return export(source, trained)
 
 
@@ -102,8 +111,8 @@ class RefusedTest(unittest.TestCase):
 
     @parameterized.expand(FAMILIES)
     def test_one_variable_in_place_of_a_list(self, family: str) -> None:
-        source, target, trained = optimizer(family, "Adam"), optimizer(family, "Adam"), variables(family)
-        train(source, trained, 0, 1)
+        source, trained = trained_for(1, optimizer(family, "Adam"), family)
+        target = optimizer(family, "Adam")
         for given in (trained[0], 3):
             with self.assertRaisesRegex(TypeError, r"convert_state: variables must be a list of variables, .*; got "):
                 mpls.convert_state(source, target, given)
@@ -121,16 +130,14 @@ class RefusedTest(unittest.TestCase):
         ):
             with self.subTest(scale=scale, good_steps=good_steps):
                 scaled = LossScaleRecord(True, scale, good_steps, growth_steps=5)
-                target, trained = Wrapper(optimizer(family, "Adam"), initial_scale=64.0), variables(family)
-                train(target, trained, 0, 2)
+                target, trained = trained_for(2, Wrapper(optimizer(family, "Adam"), initial_scale=64.0), family)
                 before = state_of(target, trained)
                 with self.assertRaisesRegex(SavedStateError, message):
                     load_record(dataclasses.replace(record, loss_scale=scaled), target, trained)
                 np.testing.assert_equal(state_of(target, trained), before)
 
     def test_others_only_within_their_class(self) -> None:
-        source, trained = optimizer("new", "Adafactor"), variables("new")
-        train(source, trained, 0, 2)
+        source, trained = trained_for(2, optimizer("new", "Adafactor"), "new")
         target = optimizer("keras3", "Adafactor")
         with self.assertRaisesRegex(SavedStateError, "algorithm, Adafactor; got Adafactor of another family,"):
             mpls.convert_state(source, target, like("keras3", trained), source_variables=trained)
@@ -169,16 +176,14 @@ class ArgumentsTest(unittest.TestCase):
 
     @parameterized.expand(FAMILIES)
     def test_an_unbuilt_target_needs_variables(self, family: str) -> None:
-        source, trained = optimizer("legacy", "Adam"), variables("legacy")
-        train(source, trained, 0, 2)
+        source, _ = trained_for(2, optimizer("legacy", "Adam"), "legacy")
         with self.assertRaisesRegex(ArgumentValueError, "variables must be given for an optimizer that is not built"):
             mpls.convert_state(source, optimizer(family, "Adam"))
 
     def test_variables_of_another_optimizer(self) -> None:
         for family in OPTIMIZERS:
             with self.subTest(family=family):
-                source, trained = optimizer(family, "Adam"), variables(family)
-                train(source, trained, 0, 2)
+                source, trained = trained_for(2, optimizer(family, "Adam"), family)
                 target, others = optimizer(family, "Adam"), variables(family)
                 stranger = variables(family)
                 with self.assertRaisesRegex(ArgumentValueError, "source_variables must be|variables must be known"):
@@ -194,8 +199,7 @@ class ArgumentsTest(unittest.TestCase):
     def test_a_class_whose_slots_cannot_be_foreseen(self, family: str) -> None:
         base = OPTIMIZERS[family].Adam
         own = type("Own", (base,), {"__init__": lambda self: base.__init__(self, 0.05)})
-        source, trained = optimizer("legacy", "Adam"), variables("legacy")
-        train(source, trained, 0, 2)
+        source, trained = trained_for(2, optimizer("legacy", "Adam"), "legacy")
         target, others = own(), like(family, trained)
         with self.assertRaisesRegex(ArgumentValueError, "optimizer must be built, or one that its config makes again"):
             mpls.convert_state(source, target, others, source_variables=trained)
@@ -204,8 +208,7 @@ class ArgumentsTest(unittest.TestCase):
         mpls.convert_state(source, target, others, source_variables=trained)
 
     def test_graphs_and_replicas(self) -> None:
-        source, trained = optimizer("legacy", "SGD"), variables("legacy")
-        train(source, trained, 0, 1)
+        source, trained = trained_for(1, optimizer("legacy", "SGD"), "legacy")
         target = optimizer("legacy", "SGD")
 
         @tf.function(autograph=False)
@@ -235,58 +238,28 @@ class LeftOutTest(unittest.TestCase):
             ("RMSprop", {"momentum": 0.5}, "momentum"),
             ("RMSprop", {"centered": True}, "mg"),
         ):
-            source, trained = optimizer(a, algorithm, **settings), variables(a)
-            train(source, trained, 0, 2)
+            source, trained = trained_for(2, optimizer(a, algorithm, **settings), a)
             target = optimizer(b, algorithm)
             with self.assertWarnsRegex(MplsWarning, f"left out .*: slot '{slot}'") as caught:
                 report = mpls.convert_state(source, target, like(b, trained), source_variables=trained)
             self.assertEqual((len(caught.warnings), caught.filename), (1, __file__))
             self.assertIn(f"slot '{slot}'", report.left_out[0])
 
-    @parameterized.expand(FAMILIES)
-    def test_scales_of_another_kind(self, family: str) -> None:
-        def scaled(scale: float, **settings: Any) -> Any:
-            return Wrapper(optimizer(family, "SGD"), initial_scale=scale, **settings)
-
-        for source, target, warning, kept in (
-            (scaled(128.0), scaled(8.0, dynamic=False), "a dynamic loss scale of 128: the target's is fixed", 8.0),
-            (scaled(128.0, dynamic=False), scaled(8.0), "the source has a fixed loss scale of 128", 8.0),
-        ):
-            trained = variables(family)
-            train(source, trained, 0, 1)
-            with self.assertWarnsRegex(MplsWarning, warning):
-                report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
-            self.assertEqual(report.loss_scale, None)
-            self.assertEqual(float(target.loss_scale), kept)
-        source, trained = scaled(128.0, dynamic=False), variables(family)
-        train(source, trained, 0, 1)
-        report = mpls.convert_state(source, scaled(8.0, dynamic=False), like(family, trained), source_variables=trained)
-        self.assertEqual(report.differences, ("fixed loss scale: 128, 8",))
-
     def test_a_count_beyond_the_period_of_the_target(self) -> None:
         for family in OPTIMIZERS:
-            native = keras if family == "keras3" else tf_keras
-            for made in (
-                Wrapper,
-                native.mixed_precision.LossScaleOptimizer
-                if family != "keras3"
-                else native.optimizers.LossScaleOptimizer,
-            ):
-                source = Wrapper(optimizer("new", "SGD", momentum=0.9), initial_scale=8.0, dynamic_growth_steps=9)
-                trained = variables("new")
-                train(source, trained, 0, 7)
-                target, others = (
-                    made(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=3),
-                    like(family, trained),
-                )
+            for made in (Wrapper, NATIVE[family]):
+                wrapped = Wrapper(optimizer("new", "SGD", momentum=0.9), initial_scale=8.0, dynamic_growth_steps=9)
+                source, trained = trained_for(7, wrapped, "new")
+                target = made(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=3)
+                others = like(family, trained)
                 report = mpls.convert_state(source, target, others, source_variables=trained)
                 self.assertEqual(report.loss_scale, (8.0, 2))
                 train(target, others, 7, 8)
                 self.assertEqual(float(scale_of(target)), 16.0)
 
     def test_the_report_reads_well(self) -> None:
-        source, trained = Wrapper(optimizer("legacy", "Adam", decay=0.5), initial_scale=64.0), variables("legacy")
-        train(source, trained, 0, 3)
+        wrapped = Wrapper(optimizer("legacy", "Adam", decay=0.5), initial_scale=64.0)
+        source, trained = trained_for(3, wrapped, "legacy")
         target, others = Wrapper(optimizer("keras3", "Adam", 0.25, use_ema=True)), like("keras3", trained)
         text = str(mpls.convert_state(source, target, others, source_variables=trained))
         self.assertEqual(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import unittest
 from typing import Any
 
@@ -10,7 +11,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls
@@ -19,17 +19,20 @@ from mpls.errors import MplsWarning
 from mpls.formats.record import LossScaleRecord
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
+from tests.keras.families import NATIVE
 from tests.transfer.training import (
     NAMES,
     OPTIMIZERS,
     PAIRS,
     SETTINGS,
     assert_close,
+    assert_go_on,
     like,
     optimizer,
     scale_of,
     steps_of,
     train,
+    trained_for,
     variables,
 )
 
@@ -78,8 +81,7 @@ class BareTest(unittest.TestCase):
     @pytest.mark.default_run("each value", by=lambda label, case, a, b: (case, (a, b)))
     def test_goes_on(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = {**SETTINGS, **SOME, "adafactor": ("Adafactor", {})}[case]
-        source, trained = optimizer(a, algorithm, **settings), variables(a)
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, optimizer(a, algorithm, **settings), a)
         target, others = optimizer(b, algorithm, **settings), like(b, trained)
         before = [each.numpy() for each in trained]
 
@@ -94,9 +96,7 @@ class BareTest(unittest.TestCase):
             # Both families list the slots in one order, among scalars.
             slots = [[each for each in one.variables if len(each.shape)] for one in (target, source)]
             assert_close(*slots, rtol=0)
-        train(source, trained, 6, 12)
-        train(target, others, 6, 12)
-        assert_close(others, trained, rtol=0 if a == b else 2e-6)
+        assert_go_on(source, trained, target, others, 6, 12, rtol=0 if a == b else 2e-6)
         fresh, untrained = optimizer(b, algorithm, **settings), variables(b, before)
         train(fresh, untrained, 6, 12)
         if case != "sgd":
@@ -106,8 +106,7 @@ class BareTest(unittest.TestCase):
 
     @parameterized.expand([("new", "keras3"), ("keras3", "new"), ("keras3", "keras3")])
     def test_averages_of_weights_go_along(self, a: str, b: str) -> None:
-        source, trained = optimizer(a, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), variables(a)
-        train(source, trained, 0, 3)
+        source, trained = trained_for(3, optimizer(a, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), a)
         target, others = optimizer(b, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), like(b, trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual((report.started, report.changed, report.left_out), ((), (), ()))
@@ -119,8 +118,7 @@ class BareTest(unittest.TestCase):
 
     @parameterized.expand([(family, algorithm) for family in OPTIMIZERS for algorithm in ("SGD", "Adam")])
     def test_what_is_built_knows_its_variables(self, family: str, algorithm: str) -> None:
-        source, trained = optimizer(family, algorithm), variables(family)
-        train(source, trained, 0, 3)
+        source, trained = trained_for(3, optimizer(family, algorithm), family)
         has_slots = (family, algorithm) != ("legacy", "SGD")
         if has_slots:
             # Slots of legacy optimizers have the optimizer's scope before their variables' names.
@@ -153,68 +151,41 @@ class BareTest(unittest.TestCase):
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")
     def test_an_unbuilt_target_whose_settings_were_read(self, label: str, a: str, b: str) -> None:
-        source, trained = optimizer(a, "Adam"), variables(a)
-        train(source, trained, 0, 5)
+        source, trained = trained_for(5, optimizer(a, "Adam"), a)
         target, others = optimizer(b, "Adam"), like(b, trained)
         # A legacy optimizer makes its settings and its counter then, and no slots.
         self.assertEqual((float(target.learning_rate), int(target.iterations)), (np.float32(0.05), 0))
         target.learning_rate = 0.05
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual((report.iterations, report.left_out), (5, ()))
-        train(source, trained, 5, 8)
-        train(target, others, 5, 8)
-        assert_close(others, trained)
+        assert_go_on(source, trained, target, others, 5, 8)
 
     @parameterized.expand([(family, family) for family in OPTIMIZERS])
     def test_variables_default_to_those_that_it_is_built_with(self, label: str, family: str) -> None:
-        source, trained = optimizer("new", "Adam"), variables("new")
-        train(source, trained, 0, 5)
+        source, trained = trained_for(5, optimizer("new", "Adam"), "new")
         target, others = optimizer(family, "Adam"), variables(family)
         train(target, others, 20, 21)
         for each, value in zip(others, trained, strict=True):
             each.assign(value.numpy())
         mpls.convert_state(source, target)
-        train(source, trained, 5, 8)
-        train(target, others, 5, 8)
-        assert_close(others, trained)
+        assert_go_on(source, trained, target, others, 5, 8)
 
     @parameterized.expand([("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
     def test_dtypes(self, dtype: str, rtol: float) -> None:
         for a, b in PAIRS:
             with self.subTest(source=a, target=b):
-                source, trained = optimizer(a, "SGD", momentum=0.9), variables(a, dtype=dtype)
-                train(source, trained, 0, 3)
+                source, trained = trained_for(3, optimizer(a, "SGD", momentum=0.9), a, dtype=dtype)
                 target, others = optimizer(b, "SGD", momentum=0.9), like(b, trained, dtype=dtype)
                 report = mpls.convert_state(source, target, others, source_variables=trained)
                 self.assertEqual(report.changed, ())
-                train(source, trained, 3, 5)
-                train(target, others, 3, 5)
-                assert_close(
-                    [np.asarray(each.numpy(), np.float64) for each in others],
-                    [np.asarray(each.numpy(), np.float64) for each in trained],
-                    # The rate of Keras 3 is a float32, also for float64 variables.
-                    rtol=max(rtol, 1e-7) if a != b else rtol,
-                )
-
-    def test_averages_go_along(self) -> None:
-        for a, b in (("new", "keras3"), ("keras3", "new"), ("keras3", "keras3")):
-            with self.subTest(source=a, target=b):
-                source, trained = optimizer(a, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5), variables(a)
-                train(source, trained, 0, 4)
-                target = optimizer(b, "SGD", momentum=0.9, use_ema=True, ema_momentum=0.5)
-                others = like(b, trained)
-                mpls.convert_state(source, target, others, source_variables=trained)
-                train(source, trained, 4, 6)
-                train(target, others, 4, 6)
-                for one, its in ((source, trained), (target, others)):
-                    one.finalize_variable_values(its)
-                assert_close(others, trained)
+                # The rate of Keras 3 is a float32, also for float64 variables.
+                bound = max(rtol, 1e-7) if a != b else rtol
+                assert_go_on(source, trained, target, others, 3, 5, rtol=bound)
 
     def test_averages_start_from_the_variables(self) -> None:
         for family in ("new", "keras3"):
             with self.subTest(family=family):
-                source, trained = optimizer("legacy", "Adam"), variables("legacy")
-                train(source, trained, 0, 4)
+                source, trained = trained_for(4, optimizer("legacy", "Adam"), "legacy")
                 target, others = optimizer(family, "Adam", use_ema=True, ema_momentum=0.5), like(family, trained)
                 report = mpls.convert_state(source, target, others, source_variables=trained)
                 self.assertIn("averages", report.started[0])
@@ -228,8 +199,7 @@ class BareTest(unittest.TestCase):
     def test_a_users_subclass(self, label: str, family: str) -> None:
         base = OPTIMIZERS[family].Adam
         own = type("Own", (base,), {})
-        source, trained = optimizer("legacy", "Adam"), variables("legacy")
-        train(source, trained, 0, 4)
+        source, trained = trained_for(4, optimizer("legacy", "Adam"), "legacy")
         target, others = own(0.05), like(family, trained)
         mpls.convert_state(source, target, others, source_variables=trained)
         back, back_variables = optimizer("new", "Adam"), like("new", trained)
@@ -247,58 +217,55 @@ class ScaledTest(unittest.TestCase):
     @pytest.mark.default_run("each pair")
     def test_wrapped_to_wrapped(self, label: str, case: str, a: str, b: str) -> None:
         algorithm, settings = SETTINGS[case]
-        source = Wrapper(optimizer(a, algorithm, **settings), initial_scale=256.0, dynamic_growth_steps=4)
-        trained = variables(a)
-        train(source, trained, 0, 6)
+        inner = optimizer(a, algorithm, **settings)
+        source, trained = trained_for(6, Wrapper(inner, initial_scale=256.0, dynamic_growth_steps=4), a)
         target = Wrapper(optimizer(b, algorithm, **settings), initial_scale=8.0, dynamic_growth_steps=4)
         others = like(b, trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual(report.loss_scale, (512.0, 2))
         self.assertIn("initial scale: 256, 8", report.differences[0])
-        train(source, trained, 6, 9)
-        train(target, others, 6, 9)
-        assert_close(others, trained)
+        assert_go_on(source, trained, target, others, 6, 9)
         for one in (source, target):
             self.assertEqual((float(one.loss_scale), int(one.dynamic_counter)), (1024.0, 1))
 
     @parameterized.expand([(family,) for family in OPTIMIZERS])
     def test_what_is_known_of_a_scale(self, family: str) -> None:
-        native = keras.optimizers if family == "keras3" else tf_keras.mixed_precision
         dynamic = {"initial_scale": 64.0, "dynamic_growth_steps": 3}
         known = LossScaleRecord(True, 128.0, 1, initial_scale=64.0, growth_steps=3, multiplier=2.0)
         for make, settings, expected in (
             (Wrapper, dynamic, known),
-            (native.LossScaleOptimizer, dynamic, known),
+            (NATIVE[family], dynamic, known),
             (Wrapper, {**dynamic, "min_scale": 2.0}, dataclasses.replace(known, options={"min_scale": 2.0})),
             (Wrapper, {"dynamic": False, "initial_scale": 64.0}, LossScaleRecord(False, 64.0, initial_scale=64.0)),
         ):
-            source, trained = make(optimizer(family, "SGD"), **settings), variables(family)
-            train(source, trained, 0, 4)
+            source, trained = trained_for(4, make(optimizer(family, "SGD"), **settings), family)
             self.assertEqual(export(source, trained).loss_scale, expected)
             if make is not Wrapper:
                 unbuilt = make(optimizer(family, "SGD"), **settings)
                 fresh = dataclasses.replace(known, scale=64.0, good_steps=0)
                 self.assertEqual(export(unbuilt).loss_scale, fresh)
 
-    @parameterized.expand([("legacy",), ("new",)])
-    def test_a_fixed_scale_of_tf_keras(self, family: str) -> None:
+    @parameterized.expand([(family,) for family in OPTIMIZERS])
+    def test_fixed_scales(self, family: str) -> None:
         def scaled(make: Any, **settings: Any) -> Any:
             return make(optimizer(family, "SGD"), **settings)
 
-        native, trained = tf_keras.mixed_precision.LossScaleOptimizer, variables(family)
-        source = scaled(native, dynamic=False, initial_scale=64.0)
-        train(source, trained, 0, 1)
-        self.assertEqual(export(source, trained).loss_scale, LossScaleRecord(False, 64.0, initial_scale=64.0))
-        for make in (Wrapper, native):
-            target = scaled(make, dynamic=False, initial_scale=8.0)
+        # The wrapper of Keras 3 has no fixed scale.
+        makers = [Wrapper] if family == "keras3" else [Wrapper, NATIVE[family]]
+        for of_source, of_target in itertools.product(makers, makers):
+            source, trained = trained_for(1, scaled(of_source, dynamic=False, initial_scale=64.0), family)
+            self.assertEqual(export(source, trained).loss_scale, LossScaleRecord(False, 64.0, initial_scale=64.0))
+            target = scaled(of_target, dynamic=False, initial_scale=8.0)
             report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
             self.assertEqual(report.differences, ("fixed loss scale: 64, 8",))
-            target = scaled(make, initial_scale=8.0)
+            target = scaled(of_target, initial_scale=8.0)
             with self.assertWarnsRegex(MplsWarning, "the source has a fixed loss scale of 64; .* stays at 8"):
                 report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
             self.assertEqual(report.started, ("loss scale: the source has a fixed loss scale of 64",))
+            self.assertEqual((report.loss_scale, float(target.loss_scale)), (None, 8.0))
             with self.assertWarnsRegex(MplsWarning, "a dynamic loss scale of 8: the target's is fixed"):
-                mpls.convert_state(target, source, trained)
+                report = mpls.convert_state(target, source, trained)
+            self.assertEqual((report.loss_scale, float(source.loss_scale)), (None, 64.0))
 
     def test_overflow_counts_stay(self) -> None:
         tracking = Wrapper(optimizer("new", "SGD"), track_overflows=True), Wrapper(optimizer("keras3", "SGD"))
@@ -324,8 +291,7 @@ class ScaledTest(unittest.TestCase):
             ({"dynamic_growth_steps": 3}, {"dynamic_growth_steps": 5}, ["growth steps: 3, 5"]),
             (factors, factors, []),
         ):
-            source, trained = Wrapper(optimizer("new", "SGD"), **both, **ours), variables("new")
-            train(source, trained, 0, 2)
+            source, trained = trained_for(2, Wrapper(optimizer("new", "SGD"), **both, **ours), "new")
             target, others = Wrapper(optimizer("keras3", "SGD"), **both, **theirs), like("keras3", trained)
             report = mpls.convert_state(source, target, others, source_variables=trained)
             self.assertEqual(report.differences, tuple(f"loss scale, {each}" for each in told))
@@ -343,8 +309,7 @@ class ScaledTest(unittest.TestCase):
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")
     def test_bare_to_wrapped_and_back(self, label: str, a: str, b: str) -> None:
-        source, trained = optimizer(a, "Adam"), variables(a)
-        train(source, trained, 0, 4)
+        source, trained = trained_for(4, optimizer(a, "Adam"), a)
         scaled, others = Wrapper(optimizer(b, "Adam"), initial_scale=64.0), like(b, trained)
         with self.assertWarnsRegex(MplsWarning, "no loss scale; the target's dynamic loss scale stays at 64") as caught:
             report = mpls.convert_state(source, scaled, others, source_variables=trained)
@@ -362,12 +327,9 @@ class ScaledTest(unittest.TestCase):
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")
     def test_native_wrappers(self, label: str, a: str, b: str) -> None:
-        native = {"legacy": tf_keras.mixed_precision.LossScaleOptimizer, "keras3": keras.optimizers.LossScaleOptimizer}
-        native["new"] = native["legacy"]
-        source = native[a](optimizer(a, "Adam"), initial_scale=256.0, dynamic_growth_steps=3)
-        trained = variables(a)
-        train(source, trained, 0, 4)
-        for made in (native[b], Wrapper):
+        native = NATIVE[a](optimizer(a, "Adam"), initial_scale=256.0, dynamic_growth_steps=3)
+        source, trained = trained_for(4, native, a)
+        for made in (NATIVE[b], Wrapper):
             target, others = made(optimizer(b, "Adam"), initial_scale=8.0, dynamic_growth_steps=3), like(b, trained)
             report = mpls.convert_state(source, target, others, source_variables=trained)
             self.assertEqual(report.loss_scale, (512.0, 1))

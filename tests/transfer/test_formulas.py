@@ -7,30 +7,30 @@ import tempfile
 import unittest
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls
-import mpls.contrib
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
+from tests.keras.families import FRAMEWORKS
 from tests.transfer.training import (
     OPTIMIZERS,
     PAIRS,
     assert_close,
+    assert_go_on,
     like,
     optimizer,
+    schedule,
     steps_of,
     take_step,
-    train,
+    trained_for,
     variables,
 )
 
@@ -77,36 +77,28 @@ class V1Test(unittest.TestCase):
     @parameterized.expand([(f"{name}_to_{family}", name, family) for name in OF_V1 for family in OPTIMIZERS])
     def test_goes_on(self, label: str, name: str, family: str) -> None:
         make, algorithm, settings = OF_V1[name]
-        source, trained = make(), variables("legacy")
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, make(), "legacy")
         target, others = optimizer(family, algorithm, **settings), like(family, trained)
         report = of_v1(source, trained, target, others)
         self.assertEqual(report.iterations, 6 if name == "adam" else None)
-        train(source, trained, 6, 12)
-        train(target, others, 6, 12)
-        assert_close(others, trained)
+        assert_go_on(source, trained, target, others, 6, 12)
 
     def test_momentum_is_in_units_of_the_targets_rate(self) -> None:
         # What v1 does when its rate changes: the whole sum of gradients is multiplied by it.
-        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, V1.MomentumOptimizer(0.05, 0.9), "legacy")
         for family in OPTIMIZERS:
             with self.subTest(family=family):
                 target, others = optimizer(family, "SGD", 0.2, momentum=0.9), like(family, trained)
                 report = of_v1(source, trained, target, others)
                 self.assertIn("times -0.2", report.changed[0])
                 again, its = V1.MomentumOptimizer(0.2, 0.9), like("legacy", trained)
-                train(again, its, 0, 0)
                 again._create_slots(its)
                 for one, each in zip(its, trained, strict=True):
                     again.get_slot(one, "momentum").assign(source.get_slot(each, "momentum"))
-                train(again, its, 6, 9)
-                train(target, others, 6, 9)
-                assert_close(others, its)
+                assert_go_on(again, its, target, others, 6, 9)
 
     def test_momentum_at_the_rate_of_a_schedule(self) -> None:
-        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
-        train(source, trained, 0, 3)
+        source, trained = trained_for(3, V1.MomentumOptimizer(0.05, 0.9), "legacy")
         values = [source.get_slot(each, "momentum").numpy() for each in trained]
         record = OptimizerRecord(
             "ckpt",
@@ -120,16 +112,16 @@ class V1Test(unittest.TestCase):
         )
         for family in OPTIMIZERS:
             with self.subTest(family=family):
-                module = tf_keras if family != "keras3" else keras
-                schedule = module.optimizers.schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
-                target, others = optimizer(family, "SGD", schedule, momentum=0.9), like(family, trained)
+                schedules = FRAMEWORKS[family].optimizers.schedules
+                rate = schedules.PiecewiseConstantDecay([1, 3], [0.5, 0.25, 0.0])
+                target, others = optimizer(family, "SGD", rate, momentum=0.9), like(family, trained)
                 load_record(record, target, others)
                 slots = target.weights[1:] if family == "legacy" else target.variables[1:]
                 assert_close(slots, [-0.25 * value for value in values])
                 if family == "new":
                     self.assertEqual(float(target.learning_rate), 0.25)
                 # The first step, if the number is not known.
-                again = optimizer(family, "SGD", schedule, momentum=0.9)
+                again = optimizer(family, "SGD", rate, momentum=0.9)
                 report = load_record(dataclasses.replace(record, iterations=None), again, others)
                 self.assertEqual(
                     report.changed[0], f"momentum: times -0.5, the learning rate, as {report.target} keeps it"
@@ -139,8 +131,7 @@ class V1Test(unittest.TestCase):
         assert_close(target.weights[1:], [-0.25 * value for value in values])
 
     def test_no_rate_to_multiply_momentum_by(self) -> None:
-        source, trained = V1.MomentumOptimizer(0.05, 0.9), variables("legacy")
-        train(source, trained, 0, 3)
+        source, trained = trained_for(3, V1.MomentumOptimizer(0.05, 0.9), "legacy")
         target = optimizer("keras3", "SGD", 0.0, momentum=0.9)
         with self.assertRaisesRegex(SavedStateError, "must not be 0; got 0 at step"):
             of_v1(source, trained, target, like("keras3", trained))
@@ -148,9 +139,8 @@ class V1Test(unittest.TestCase):
 
     def test_through_the_wrapper_with_its_scale(self) -> None:
         loss_scale = mpls.v1.DynamicLossScale(64.0, 4)
-        source = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), loss_scale)
-        trained = variables("legacy")
-        train(source, trained, 0, 6)
+        wrapped = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), loss_scale)
+        source, trained = trained_for(6, wrapped, "legacy")
         for family in OPTIMIZERS:
             with self.subTest(family=family):
                 target = mpls.keras.LossScaleOptimizer(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=4)
@@ -254,13 +244,10 @@ class EpsilonTest(unittest.TestCase):
     @pytest.mark.default_run("one case")
     def test_the_report_says_so(self, label: str, name: str, a: str, b: str) -> None:
         for epsilon, rtol in ((1e-10, 2e-6), (1e-3, 1e-1)):
-            source, trained = optimizer(a, name, epsilon=epsilon), variables(a)
-            train(source, trained, 0, 4)
+            source, trained = trained_for(4, optimizer(a, name, epsilon=epsilon), a)
             target, others = optimizer(b, name, epsilon=epsilon), like(b, trained)
             report = mpls.convert_state(source, target, others, source_variables=trained)
-            train(source, trained, 4, 8)
-            train(target, others, 4, 8)
-            assert_close(others, trained, rtol)
+            assert_go_on(source, trained, target, others, 4, 8, rtol)
         places = {"legacy": "added to the root"}
         wanted = [f"epsilon: {places.get(a, 'added under the root')}, {places.get(b, 'added under the root')}"]
         self.assertEqual(list(report.differences), wanted if "legacy" in (a, b) else [])
@@ -293,8 +280,7 @@ class EpsilonTest(unittest.TestCase):
 class NadamTest(unittest.TestCase):
     @parameterized.expand([("new",), ("keras3",)])
     def test_the_schedule_of_legacy_optimizers_is_another(self, family: str) -> None:
-        source, trained = optimizer("legacy", "Nadam", schedule_decay=0.004), variables("legacy")
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, optimizer("legacy", "Nadam", schedule_decay=0.004), "legacy")
         target, others = optimizer(family, "Nadam"), like(family, trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual(report.differences, ("schedule of the momentum, schedule_decay: 0.004, 1",))
@@ -305,25 +291,20 @@ class NadamTest(unittest.TestCase):
             record = dataclasses.replace(export(source, trained), hyperparameters=decay)
             told = load_record(record, optimizer(family, "Nadam"), like(family, trained)).differences
             self.assertEqual(told, (f"schedule of the momentum, schedule_decay: {said}, 1",))
-        train(source, trained, 6, 9)
-        train(target, others, 6, 9)
         # Momentum and steps are there; how they are weighed is not the same.
-        assert_close(others, trained, rtol=0.02)
+        assert_go_on(source, trained, target, others, 6, 9, rtol=0.02)
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
     @pytest.mark.default_run("one case")
     def test_a_product_that_the_source_lacks_is_computed(self, label: str, a: str, b: str) -> None:
-        source, trained = optimizer(a, "Nadam"), variables(a)
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, optimizer(a, "Nadam"), a)
         record = export(source, trained)
         # As in H5 and `.keras` files of new optimizers.
         object.__setattr__(record, "others", {})
         target, others = optimizer(b, "Nadam"), like(b, trained)
         report = load_record(record, target, others)
         self.assertEqual(report.started, ("momentum product: computed from the number of steps",))
-        train(source, trained, 6, 10)
-        train(target, others, 6, 10)
-        assert_close(others, trained)
+        assert_go_on(source, trained, target, others, 6, 10)
 
     @parameterized.expand(
         [
@@ -349,19 +330,15 @@ class CountingTest(unittest.TestCase):
         return optimizer("keras3", algorithm, gradient_accumulation_steps=steps)
 
     def test_accumulated_gradients_go_along(self) -> None:
-        source, trained = self.accumulating(3), variables("keras3")
-        train(source, trained, 0, 7)
+        source, trained = trained_for(7, self.accumulating(3), "keras3")
         target, others = self.accumulating(3), like("keras3", trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual((report.iterations, report.changed), (7, ()))
-        train(source, trained, 7, 12)
-        train(target, others, 7, 12)
-        assert_close(others, trained, rtol=0)
+        assert_go_on(source, trained, target, others, 7, 12, rtol=0)
 
     @parameterized.expand([("legacy", None), ("new", None), ("keras3", None), ("keras3", 2)])
     def test_other_numbers_are_refused(self, family: str, steps: int | None) -> None:
-        source, trained = self.accumulating(3), variables("keras3")
-        train(source, trained, 0, 6)
+        source, trained = trained_for(6, self.accumulating(3), "keras3")
         settings = {} if steps is None else {"gradient_accumulation_steps": steps}
         target, others = optimizer(family, "Adam", **settings), like(family, trained)
         for record in (export(source), dataclasses.replace(export(source), hyperparameters={})):
@@ -387,32 +364,20 @@ class CountingTest(unittest.TestCase):
                 others = like(b, trained)
                 report = mpls.convert_state(source, target, others, source_variables=trained)
                 self.assertEqual((report.iterations, steps_of(source), steps_of(target)), (counted,) * 3)
-                train(source, trained, 3, 6)
-                train(target, others, 3, 6)
-                assert_close(others, trained)
+                assert_go_on(source, trained, target, others, 3, 6)
 
     def test_schedules_go_on_where_they_were(self) -> None:
         for a, b in PAIRS:
             with self.subTest(source=a, target=b):
-                made = []
-                for family in (a, b):
-                    module = keras if family == "keras3" else tf_keras
-                    schedule = module.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
-                    made.append(optimizer(family, "SGD", schedule, momentum=0.9))
-                source, target = made
-                trained = variables(a)
-                train(source, trained, 0, 5)
-                others = like(b, trained)
+                source, trained = trained_for(5, optimizer(a, "SGD", schedule(a), momentum=0.9), a)
+                target, others = optimizer(b, "SGD", schedule(b), momentum=0.9), like(b, trained)
                 report = mpls.convert_state(source, target, others, source_variables=trained)
                 self.assertEqual(report.differences, ())
-                train(source, trained, 5, 8)
-                train(target, others, 5, 8)
-                assert_close(others, trained)
+                assert_go_on(source, trained, target, others, 5, 8)
 
     @parameterized.expand([("Adam",), ("Adamax",), ("Nadam",), ("RMSprop",)])
     def test_steps_that_the_source_does_not_say(self, algorithm: str) -> None:
-        source, trained = optimizer("new", algorithm), variables("new")
-        train(source, trained, 0, 2)
+        source, trained = trained_for(2, optimizer("new", algorithm), "new")
         record, target = dataclasses.replace(export(source), iterations=None), optimizer("new", algorithm)
         if algorithm == "RMSprop":
             self.assertEqual((load_record(record, target, trained).iterations, steps_of(target)), (None, 0))

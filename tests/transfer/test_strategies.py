@@ -17,11 +17,14 @@ from tests.transfer.training import (
     PAIRS,
     VALUES,
     assert_close,
+    assert_go_on,
     gradients,
     like,
     optimizer,
     steps_of,
+    take_step,
     train,
+    trained_for,
     variables,
 )
 
@@ -55,8 +58,7 @@ class MirroredTest(unittest.TestCase):
     @pytest.mark.default_run("one case")
     def test_into_replicas(self, label: str, name: str, a: str, b: str) -> None:
         settings = {"momentum": 0.9} if name == "SGD" else {}
-        source, trained = optimizer(a, name, **settings), variables(a)
-        train(source, trained, 0, 4)
+        source, trained = trained_for(4, optimizer(a, name, **settings), a)
         strategy = two_replicas()
         with strategy.scope():
             target, others = optimizer(b, name, **settings), like(b, trained)
@@ -78,20 +80,16 @@ class MirroredTest(unittest.TestCase):
         strategy = two_replicas()
         with strategy.scope():
             source, trained = optimizer(a, "Adam"), variables(a)
-        control, own = optimizer(a, "Adam"), variables(a)
         train_replicas(strategy, source, trained, 0, 4, traced=False)
-        train(control, own, 0, 4)
+        control, own = trained_for(4, optimizer(a, "Adam"), a)
         target, others = optimizer(b, "Adam"), variables(b, [components(each)[0] for each in trained])
         mpls.convert_state(source, target, others, source_variables=trained)
-        train(control, own, 4, 8)
-        train(target, others, 4, 8)
-        assert_close(others, own)
+        assert_go_on(control, own, target, others, 4, 8)
 
     @parameterized.expand([(family, family) for family in OPTIMIZERS])
     def test_within_the_scope_with_a_scale(self, label: str, family: str) -> None:
-        source = mpls.keras.LossScaleOptimizer(optimizer("legacy", "SGD", momentum=0.9), initial_scale=64.0)
-        trained = variables("legacy")
-        train(source, trained, 0, 4)
+        wrapped = mpls.keras.LossScaleOptimizer(optimizer("legacy", "SGD", momentum=0.9), initial_scale=64.0)
+        source, trained = trained_for(4, wrapped, "legacy")
         strategy = two_replicas()
         with strategy.scope():
             inner = optimizer(family, "SGD", momentum=0.9)
@@ -99,16 +97,7 @@ class MirroredTest(unittest.TestCase):
             report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual(report.loss_scale, (64.0, 4))
         self.assertEqual((float(target.loss_scale), int(target.dynamic_counter.numpy())), (64.0, 4))
-
-        def step(factor: float) -> None:
-            pairs = []
-            for each in others:
-                value = tf.convert_to_tensor(each)
-                scaled = target.get_scaled_loss(factor * tf.ones_like(value))
-                pairs.append((target.get_unscaled_gradients([scaled])[0], each))
-            target.apply_gradients(pairs)
-
-        strategy.run(step, (1.0,))
+        strategy.run(lambda: take_step(target, others, 4))
         self.assertEqual((float(target.loss_scale), int(target.dynamic_counter.numpy())), (64.0, 5))
-        strategy.run(step, (float("inf"),))
+        strategy.run(lambda: take_step(target, others, 5, factor=np.inf))
         self.assertEqual((float(target.loss_scale), int(target.dynamic_counter.numpy())), (32.0, 0))

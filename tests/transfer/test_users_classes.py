@@ -7,7 +7,6 @@ import unittest
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
@@ -16,7 +15,7 @@ import mpls
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.transfer.convert import export
 from mpls.transfer.load import load_record
-from tests.transfer.training import OPTIMIZERS, like, optimizer, train, variables
+from tests.transfer.training import OPTIMIZERS, assert_go_on, like, optimizer, trained_for
 
 FAMILIES = [(family,) for family in OPTIMIZERS]
 
@@ -72,8 +71,7 @@ class Elsewhere(Sums):
 class KnownAlgorithmTest(unittest.TestCase):
     @parameterized.expand(FAMILIES)
     def test_state_of_a_class_goes_to_the_same_class(self, family: str) -> None:
-        source, trained = OWN[family](0.05, momentum=0.9), variables(family)
-        train(source, trained, 0, 2)
+        source, trained = trained_for(2, OWN[family](0.05, momentum=0.9), family)
         source._largest_.assign([3.0, 4.0])
         target, others = OWN[family](0.05, momentum=0.9), like(family, trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
@@ -86,8 +84,7 @@ class KnownAlgorithmTest(unittest.TestCase):
 
     @parameterized.expand(FAMILIES)
     def test_it_is_left_out_for_another(self, family: str) -> None:
-        source, trained = OWN[family](0.05, momentum=0.9), variables(family)
-        train(source, trained, 0, 2)
+        source, trained = trained_for(2, OWN[family](0.05, momentum=0.9), family)
         target = optimizer(family, "SGD", momentum=0.9)
         with self.assertWarnsRegex(MplsWarning, "largest_: .*SGD has none"):
             report = mpls.convert_state(source, target, like(family, trained), source_variables=trained)
@@ -96,14 +93,11 @@ class KnownAlgorithmTest(unittest.TestCase):
 
 class UnknownAlgorithmTest(unittest.TestCase):
     def test_it_goes_on(self) -> None:
-        source, trained = Sums(0.05), variables("keras3")
-        train(source, trained, 0, 3)
+        source, trained = trained_for(3, Sums(0.05), "keras3")
         target, others = Sums(0.05), like("keras3", trained)
         report = mpls.convert_state(source, target, others, source_variables=trained)
         self.assertEqual((report.slots[0][1], report.others), (("sums",), ("largest",)))
-        for each, own in ((source, trained), (target, others)):
-            train(each, own, 3, 6)
-        np.testing.assert_array_equal(others[0].numpy(), trained[0].numpy())
+        assert_go_on(source, trained, target, others, 3, 6, rtol=0)
         lacking = dataclasses.replace(export(source), others={})
         before = float(target.largest)
         with self.assertRaisesRegex(SavedStateError, r"the source must have 'largest', which .*; got \[\]"):
@@ -111,7 +105,6 @@ class UnknownAlgorithmTest(unittest.TestCase):
         self.assertEqual(float(target.largest), before)
 
     def test_state_that_is_not_in_lists(self) -> None:
-        source, trained = Elsewhere(0.05), variables("keras3")
-        train(source, trained, 0, 1)
+        source, trained = trained_for(1, Elsewhere(0.05), "keras3")
         with self.assertRaisesRegex(SavedStateError, "must keep its state in lists.* has hidden elsewhere"):
             mpls.convert_state(source, Elsewhere(0.05), like("keras3", trained), source_variables=trained)

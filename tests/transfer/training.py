@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import mpls
 import mpls.keras
-from tests.keras.families import OPTIMIZERS
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS
 
 PAIRS = list(itertools.product(OPTIMIZERS, OPTIMIZERS))
 NAMES = ("dense/kernel", "dense/bias")
@@ -97,6 +97,18 @@ def train(optimizer: Any, trained: Sequence[Any], start: int, end: int) -> None:
         take_step(optimizer, trained, step)
 
 
+def trained_for(steps: int, optimizer: Any, family: str, **settings: Any) -> tuple[Any, list[Any]]:
+    """Return an optimizer after its first steps, and the variables that it has trained."""
+    trained = variables(family, **settings)
+    train(optimizer, trained, 0, steps)
+    return optimizer, trained
+
+
+def schedule(family: str) -> Any:
+    """Return a learning rate that halves every two steps."""
+    return FRAMEWORKS[family].optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)
+
+
 def steps_of(optimizer: Any) -> int:
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return int(inner._iterations.numpy())
@@ -116,6 +128,16 @@ def state_of(optimizer: Any, trained: Sequence[Any]) -> list[Any]:
 def assert_close(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 2e-6) -> None:
     """Compare variables, relative to the largest element of each."""
     for one, other in zip(actual, expected, strict=True):
-        value, wanted = (np.asarray(each.numpy() if hasattr(each, "numpy") else each) for each in (one, other))
+        arrays = [each.numpy() if hasattr(each, "numpy") else each for each in (one, other)]
+        value, wanted = (np.asarray(each, np.float64) for each in arrays)
         bound = rtol * max(1e-30, float(np.max(np.abs(wanted))))
         np.testing.assert_allclose(value, wanted, rtol=0, atol=bound)
+
+
+def assert_go_on(
+    source: Any, trained: Sequence[Any], target: Any, others: Sequence[Any], start: int, end: int, rtol: float = 2e-6
+) -> None:
+    """Take the same steps with a source and its target, and compare their variables."""
+    train(source, trained, start, end)
+    train(target, others, start, end)
+    assert_close(others, trained, rtol)
