@@ -14,6 +14,7 @@ OPTIMIZERS: dict[str, Any] = {
     "new": tf_keras.optimizers,
     "keras3": keras.optimizers,
 }
+SGD: dict[str, Any] = {family: module.SGD for family, module in OPTIMIZERS.items()}
 # The module of each framework, and the wrapper that it has itself.
 FRAMEWORKS: dict[str, Any] = {"legacy": tf_keras, "new": tf_keras, "keras3": keras}
 NATIVE: dict[str, Any] = {

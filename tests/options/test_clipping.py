@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import unittest
-import warnings
 from typing import Any
 
 import keras
@@ -14,14 +13,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 import mpls.keras
-import mpls.v1
-from mpls.errors import MplsWarning
+from tests.warned import warned
 
-from .trainers import FAMILIES, RATE
+from .trainers import FAMILIES, RATE, contrib
 
-v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
 
 
@@ -31,16 +27,7 @@ def clipped(grad: Any) -> Any:
 
 
 def legacy(**options: Any) -> Any:
-    return mpls.keras.LossScaleOptimizer(
-        tf_keras.optimizers.legacy.SGD(RATE), initial_scale=8, check_unscaled=True, **options
-    )
-
-
-def v1_optimizer(**options: Any) -> Any:
-    inner = v1.train.GradientDescentOptimizer(RATE)
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(
-        inner, mpls.v1.DynamicLossScale(8.0), check_unscaled=True, **options
-    )
+    return FAMILIES["legacy"](8.0, 2000, check_unscaled=True, **options)
 
 
 class NormTest(unittest.TestCase):
@@ -181,10 +168,9 @@ class SeveralTest(unittest.TestCase):
                 total = clipped(opt.get_unscaled_gradients([total])[0])
             opt.apply_gradients([(total, variable)])
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MplsWarning)
+        with warned() as texts:
             step(tf.constant([1.0, INF, 1.0]))
-        told = [each for each in caught if "unscaled elsewhere" in str(each.message)]
+        told = [text for text in texts if "unscaled elsewhere" in text]
         self.assertEqual((int(opt.applied_steps), len(told)), (inside, inside))
 
     @parameterized.expand([(f"{family}_{mode}", family, mode) for family in FAMILIES for mode in ("eager", "function")])
@@ -223,8 +209,7 @@ class SeveralTest(unittest.TestCase):
 
     def test_an_overflow_decides_about_its_own_step_only(self) -> None:
         opt, weight = legacy(), tf.Variable(1.0)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MplsWarning)
+        with warned() as texts:
             for number in (1, 2):
                 opt.get_scaled_loss(tf.constant(1.0))
                 (bad,) = opt.get_unscaled_gradients([tf.constant(INF)])
@@ -233,7 +218,7 @@ class SeveralTest(unittest.TestCase):
                     opt.apply_gradients([(tf.constant(1.0), weight)])
                 self.assertEqual((int(opt.applied_steps), int(opt.skipped_steps)), (2 * number, number))
         # It is said once.
-        self.assertEqual(sum("unscaled elsewhere" in str(each.message) for each in caught), 1)
+        self.assertEqual(sum("unscaled elsewhere" in text for text in texts), 1)
 
     @parameterized.expand([(False,), (True,)])
     def test_gradients_that_are_never_applied_take_no_more_memory(self, of_other_numbers: bool) -> None:
@@ -268,12 +253,8 @@ class SeveralTest(unittest.TestCase):
 
     @parameterized.expand([(family, by) for family in ("v1", "legacy", "new", "keras3") for by in (False, True)])
     def test_gradients_that_nothing_was_done_to_decide_for_themselves(self, family: str, in_function: bool) -> None:
-        opt, weight = v1_optimizer(), tf.Variable(1.0)
-        if family != "v1":
-            module = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
-            opt = mpls.keras.LossScaleOptimizer(module[family].SGD(RATE), initial_scale=8, check_unscaled=True)
-        if family == "keras3":
-            weight = keras.Variable(1.0)
+        opt = FAMILIES[family](8.0, 2000, check_unscaled=True)
+        weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
 
         def unscaled(factor: float) -> Any:
             if family == "v1":
@@ -300,9 +281,7 @@ class SeveralTest(unittest.TestCase):
         self.assertAlmostEqual(float(keras.ops.convert_to_numpy(weight)), 1.0 - 2 * RATE)
 
     def test_contrib(self) -> None:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 100, 1, decr_ratio=0.5)
-        inner = v1.train.GradientDescentOptimizer(RATE)
-        opt, weight = mpls.contrib.LossScaleOptimizer(inner, manager, check_unscaled=True), tf.Variable(1.0)
+        opt, weight = contrib(8.0, 100, check_unscaled=True), tf.Variable(1.0)
         for value, skipped in ((INF, 1), (1.0, 1)):
             pairs = opt.compute_gradients(lambda value=value: weight * value, [weight])
             opt.apply_gradients([(clipped(grad), variable) for grad, variable in pairs])

@@ -17,9 +17,10 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsDeprecationWarning, MplsWarning
+from tests.keras.families import SGD
 
 from .model import Model
-from .trainers import CELLS, FAMILIES, RATE, Trainer, trainer
+from .trainers import CELLS, FAMILIES, RATE, Trainer, contrib, trainer
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -37,8 +38,7 @@ def fixed(family: str, **options: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MplsDeprecationWarning)
             return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
-    make = {"legacy": tf_keras.optimizers.legacy.SGD, "new": tf_keras.optimizers.SGD, "keras3": keras.optimizers.SGD}
-    return mpls.keras.LossScaleOptimizer(make[family](RATE), dynamic=False, initial_scale=8, **options)
+    return mpls.keras.LossScaleOptimizer(SGD[family](RATE), dynamic=False, initial_scale=8, **options)
 
 
 OF_FIXED = ("v1", "legacy", "new", "keras3", "experimental")
@@ -72,12 +72,8 @@ class CountsTest(unittest.TestCase):
     @parameterized.expand(["v1", "contrib"])
     def test_are_in_an_initializer_that_is_made_before_the_step(self, family: str) -> None:
         with tf.Graph().as_default(), v1.Session() as session:
-            weight, inner = v1.get_variable("weight", initializer=1.0), v1.train.GradientDescentOptimizer(RATE)
-            if family == "v1":
-                opt: Any = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", count_steps=True)
-            else:
-                manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
-                opt = mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True)
+            weight = v1.get_variable("weight", initializer=1.0)
+            opt = (contrib if family == "contrib" else FAMILIES[family])(8.0, 2, count_steps=True)
             initializer = v1.global_variables_initializer()
             train_op = opt.minimize(weight * 2.0)
             session.run(initializer)
@@ -86,13 +82,9 @@ class CountsTest(unittest.TestCase):
 
     @parameterized.expand(["eager", "function", "session"])
     def test_contrib(self, mode: str) -> None:
-        def make() -> Any:
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2, 1, decr_ratio=0.5)
-            inner = v1.train.GradientDescentOptimizer(RATE)
-            return mpls.contrib.LossScaleOptimizer(inner, manager, count_steps=True, skip_counts_step=True)
-
+        options = {"count_steps": True, "skip_counts_step": True}
         model = Model(8.0, 2, skip_counts_step=True)
-        with Trainer("v1", mode, make) as training:
+        with Trainer("v1", mode, lambda: contrib(8.0, 2, **options)) as training:
             for value in STEPS:
                 training.take(value)
                 model.step(value == 1.0)

@@ -11,11 +11,9 @@ import sys
 import unittest
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
@@ -24,8 +22,9 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import SavedStateError
 from tests.folders import InFolder
+from tests.keras.families import FRAMEWORKS
 
-from .trainers import FAMILIES, Trainer
+from .trainers import FAMILIES, Trainer, model_of
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -84,19 +83,6 @@ def trained(family: str, mode: str = "eager", initial: Any = 8.0, steps: int = 2
     return training
 
 
-def model_of(framework: Any, optimizer: Any) -> Any:
-    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1)])
-    model.compile(optimizer, framework.losses.MeanSquaredError(), jit_compile=False)
-    for value in (1.0, np.inf, 1.0):
-        model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
-    return model
-
-
-FRAMEWORKS = {
-    "legacy": (tf_keras, lambda: tf_keras.optimizers.legacy.Adam(0.25)),
-    "new": (tf_keras, lambda: tf_keras.optimizers.Adam(0.25)),
-    "keras3": (keras, lambda: keras.optimizers.Adam(0.25)),
-}
 KINDS: dict[str, dict[str, Any]] = {
     "dynamic": {**OPTIONS, "initial_scale": 8, "dynamic_growth_steps": 5},
     "auto": {"initial_scale": "auto", "max_scale": 2.0**20, "skip_counts_step": True},
@@ -212,9 +198,7 @@ class StateTest(InFolder, unittest.TestCase):
 
     def test_weights_of_keras_3_are_without_the_state_of_options(self) -> None:
         options = {**AUTO_OPTIONS, "track_overflows": True}
-        old, new = (
-            model_of(keras, mpls.keras.LossScaleOptimizer(keras.optimizers.SGD(0.25), **options)) for _ in range(2)
-        )
+        old, new = (model_of("keras3", (1.0, INF, 1.0), **options) for _ in range(2))
         report = new.optimizer.overflow_report()
         x, y = np.ones([2, 2], np.float32), np.ones([2, 1], np.float32)
         old.optimizer.configure(growth_steps=77)
@@ -242,10 +226,9 @@ class StateTest(InFolder, unittest.TestCase):
     def test_files_load_where_mpls_is_not(self) -> None:
         suffixes = {"legacy": (".keras", ".h5"), "new": (".keras", ".h5"), "keras3": (".keras",)}
         for kind, family in itertools.product(("dynamic", "auto", "disabled"), FRAMEWORKS):
-            framework, make = FRAMEWORKS[family]
             for suffix in suffixes[family]:
-                model = model_of(framework, mpls.keras.LossScaleOptimizer(make(), **KINDS[kind]))
-                model.save(self.folder / f"{framework.__name__}-{kind}-{family}{suffix}")
+                model = model_of(family, (1.0, INF, 1.0), **KINDS[kind])
+                model.save(self.folder / f"{FRAMEWORKS[family].__name__}-{kind}-{family}{suffix}")
         program = (
             "import sys, pathlib, importlib\n"
             "sys.modules['mpls'] = None\n"

@@ -19,9 +19,9 @@ import mpls.v1
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 from tests.folders import InFolder
+from tests.keras.families import OPTIMIZERS
 
-from .test_files import FRAMEWORKS
-from .trainers import FAMILIES
+from .trainers import FAMILIES, model_of
 
 v1 = tf.compat.v1
 INF = np.inf
@@ -36,20 +36,11 @@ OPTIONS: dict[str, Any] = {
 SUFFIXES = (".keras", ".h5", "", "checkpoint")
 FILES = [
     (f"{family}_{suffix.lstrip('.') or 'savedmodel'}", family, suffix)
-    for family in FRAMEWORKS
+    for family in OPTIMIZERS
     for suffix in SUFFIXES
     # Keras 3 writes no SavedModels.
     if family != "keras3" or suffix
 ]
-
-
-def model_of(family: str, values: tuple[float, ...] = (), **options: Any) -> Any:
-    framework, make = FRAMEWORKS[family]
-    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1, name="layer")])
-    model.compile(mpls.keras.LossScaleOptimizer(make(), **options), "mse", jit_compile=False)
-    for value in values:
-        model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
-    return model
 
 
 # The search has ended once, and two of three steps are counted after which the scale shrinks.
@@ -66,12 +57,6 @@ def written(folder: pathlib.Path, model: Any, suffix: str) -> str:
 
 
 class FilesTest(InFolder, unittest.TestCase):
-    def check(self, optimizer: dict[str, Any], state: dict[str, Any]) -> None:
-        self.assertEqual(optimizer["counts"], {name: state[name] for name in COUNTS})
-        found = optimizer["loss_scale"]["options"]
-        for name in (BAD_STEPS, SEARCH_STEPS):
-            self.assertEqual(found[name], state[name], name)
-
     @parameterized.expand(FILES)
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_models_and_checkpoints(self, name: str, family: str, suffix: str) -> None:
@@ -80,7 +65,10 @@ class FilesTest(InFolder, unittest.TestCase):
         (optimizer,) = describe(path)["optimizers"]
         state = model.optimizer.state_dict()
         self.assertEqual((state[BAD_STEPS], state[SEARCH_STEPS], state["skipped_steps"]), (2, 32, 5))
-        self.check(optimizer, state)
+        self.assertEqual(optimizer["counts"], {name: state[name] for name in COUNTS})
+        found = optimizer["loss_scale"]["options"]
+        for name in (BAD_STEPS, SEARCH_STEPS):
+            self.assertEqual(found[name], state[name], name)
         text = inspect(path)[1]
         self.assertIn("    steps: applied_steps 2, skipped_steps 5, consecutive_skips 2\n", text)
         if suffix == "checkpoint":
@@ -157,16 +145,13 @@ class BrokenTest(InFolder, unittest.TestCase):
 
 
 class ConvertTest(InFolder, unittest.TestCase):
-    @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in FRAMEWORKS])
+    @parameterized.expand([(f"{row[0]}_to_{target}", *row[1:], target) for row in FILES for target in OPTIMIZERS])
     @pytest.mark.default_run("one case")
     def test_files(self, name: str, family: str, suffix: str, target: str) -> None:
         source = model_of(family, VALUES, **OPTIONS)
         path = written(self.folder, source, suffix)
-        model = model_of(target, **OPTIONS)
+        model = model_of(target, (), **OPTIONS)
         report = mpls.convert_state(path, model.optimizer, model.trainable_variables)
-        self.check_carried(source, model, report)
-
-    def check_carried(self, source: Any, model: Any, report: Any) -> None:
         before, after = source.optimizer.state_dict(), model.optimizer.state_dict()
         for kind in ("scale", "good_steps", BAD_STEPS, SEARCH_STEPS, *COUNTS):
             self.assertEqual(after[kind], before[kind], kind)
@@ -179,7 +164,7 @@ class ConvertTest(InFolder, unittest.TestCase):
         self.assertEqual(after["scale"], 128.0)
 
     def test_a_target_without_options_gets_none_and_the_report_says_so(self) -> None:
-        source, model = model_of("legacy", VALUES, **OPTIONS), model_of("new", initial_scale=8)
+        source, model = model_of("legacy", VALUES, **OPTIONS), model_of("new", (), initial_scale=8)
         report = mpls.convert_state(
             source.optimizer, model.optimizer, model.trainable_variables, source_variables=source.trainable_variables
         )

@@ -7,46 +7,31 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import unittest
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import CallOrderError, MplsWarning
+from mpls.errors import CallOrderError
+from tests.keras.families import SGD
 from tests.options.trainers import FAMILIES
+from tests.warned import warned
 
 v1 = tf.compat.v1
 
 NEVER = "compute_gradients() never was"
 AGAIN = "got what it has returned before"
-KERAS_OPTIMIZERS = {
-    "legacy": tf_keras.optimizers.legacy.SGD,
-    "new": tf_keras.optimizers.SGD,
-    "keras3": keras.optimizers.SGD,
-}
 WAYS = {"eager": lambda fn: fn, "function": tf.function, "xla": tf.function(jit_compile=True)}
-
-
-@contextlib.contextmanager
-def warned() -> Iterator[list[str]]:
-    """Collect the texts of the warnings of mpls."""
-    texts: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", MplsWarning)
-        yield texts
-    texts += [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
 
 
 def contrib_optimizer(fixed: bool = False) -> Any:
@@ -103,7 +88,7 @@ class Program:
     """A program with an optimizer and two variables, whose steps are as honest as they are told to be."""
 
     def __init__(self, family: str) -> None:
-        self.is_keras = family in KERAS_OPTIMIZERS or family == "experimental"
+        self.is_keras = family in SGD or family == "experimental"
         self.opt = PROGRAMS[family]()
         self.variables = [keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0) for _ in range(2)]
         if family in ("keras3", "new"):
@@ -136,19 +121,8 @@ class Program:
 
 def in_a_thread(step: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> None:
-        errors: list[Exception] = []
-
-        def guarded() -> None:
-            try:
-                step()
-            except CallOrderError as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=guarded)
-        thread.start()
-        thread.join()
-        for error in errors:
-            raise error
+        with ThreadPoolExecutor() as pool:
+            pool.submit(step).result()
 
     return run
 
@@ -165,7 +139,7 @@ def on_a_strategy(step: Callable[[], Any]) -> Callable[[], Any]:
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "v1": v1_optimizer,
     "contrib": contrib_optimizer,
-    **{name: lambda make=make: mpls.keras.LossScaleOptimizer(make(0.5)) for name, make in KERAS_OPTIMIZERS.items()},
+    **{name: lambda make=make: mpls.keras.LossScaleOptimizer(make(0.5)) for name, make in SGD.items()},
     "experimental": lambda: FAMILIES["experimental"](8.0, 2),
 }
 RUNS = {**WAYS, "nested": nested, "thread": in_a_thread, "strategy": on_a_strategy}
@@ -247,13 +221,13 @@ class ForgottenTest(unittest.TestCase):
             opt.apply_gradients([(tf.constant(1.0), variable)])
         self.assertEqual(["See mpls docs forgotten-scaling" in text for text in texts], [True] * told)
 
-    @parameterized.expand(["v1", *KERAS_OPTIMIZERS])
+    @parameterized.expand(["v1", *SGD])
     def test_a_fixed_scale_of_1_may_be_forgotten(self, family: str) -> None:
         for scale in (1.0, 2.0):
             if family == "v1":
                 opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale)
             else:
-                opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), dynamic=False, initial_scale=scale)
+                opt = mpls.keras.LossScaleOptimizer(SGD[family](0.5), dynamic=False, initial_scale=scale)
             weight = keras.Variable(2.0) if family == "keras3" else tf.Variable(2.0)
             with warned() as texts:
                 opt.apply_gradients([(tf.constant(1.0), weight)])
@@ -370,7 +344,7 @@ class NoMistakeTest(unittest.TestCase):
             WAYS[way](program.step)()
         self.assertEqual(texts, [])
 
-    @parameterized.expand([(f"{f}_{how}", f, how) for f in KERAS_OPTIMIZERS for how in ("subclass", "instance")])
+    @parameterized.expand([(f"{f}_{how}", f, how) for f in SGD for how in ("subclass", "instance")])
     def test_methods_of_ones_own_count_as_calls(self, name: str, family: str, how: str) -> None:
         def scaled(opt: Any, loss: Any) -> Any:
             return loss * opt.loss_scale
@@ -381,7 +355,7 @@ class NoMistakeTest(unittest.TestCase):
         own, program = {"get_scaled_loss": scaled, "get_unscaled_gradients": unscaled}, Program(family)
         if how == "subclass":
             cls: Any = type("Own", (mpls.keras.LossScaleOptimizer,), own)
-            program.opt = cls(KERAS_OPTIMIZERS[family](0.5))
+            program.opt = cls(SGD[family](0.5))
         else:
             for method, function in own.items():
                 setattr(program.opt, method, functools.partial(function, program.opt))
@@ -472,7 +446,7 @@ class NoMistakeTest(unittest.TestCase):
 class MinimizedTwiceTest(unittest.TestCase):
     """The loss that `minimize` scales is scaled already."""
 
-    @parameterized.expand([(f"{family}_{way}", family, way) for family in KERAS_OPTIMIZERS for way in WAYS])
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in SGD for way in WAYS])
     @pytest.mark.default_run("each value", by=lambda name, *values: values)
     def test_is_an_error(self, name: str, family: str, way: str) -> None:
         program = Program(family)
@@ -497,7 +471,7 @@ class MinimizedTwiceTest(unittest.TestCase):
             WAYS[way](lambda: program.minimize(program.loss))()
         self.assertEqual(texts, [])
 
-    @parameterized.expand([(f"{family}_{way}", family, way) for family in KERAS_OPTIMIZERS for way in WAYS])
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in SGD for way in WAYS])
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_of_a_part_of_the_loss_is_named(self, name: str, family: str, way: str) -> None:
         program = Program(family)
@@ -513,10 +487,10 @@ class MinimizedTwiceTest(unittest.TestCase):
 class LossesTest(unittest.TestCase):
     """What a loss may be."""
 
-    @parameterized.expand(KERAS_OPTIMIZERS)
+    @parameterized.expand(SGD)
     def test_numbers_and_arrays(self, family: str) -> None:
         for settings in ({}, {"dynamic": False}):
-            opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5), initial_scale=8, **settings)
+            opt = mpls.keras.LossScaleOptimizer(SGD[family](0.5), initial_scale=8, **settings)
             for loss, dtype in (
                 (1.5, "float32"),
                 (np.float64(1.5), "float64"),
@@ -548,10 +522,10 @@ class LossesTest(unittest.TestCase):
 class TwiceScaledTest(unittest.TestCase):
     """Keras' families: what a scaling method has returned goes into it again."""
 
-    @parameterized.expand([(f"{family}_{way}", family, way) for family in KERAS_OPTIMIZERS for way in WAYS])
+    @parameterized.expand([(f"{family}_{way}", family, way) for family in SGD for way in WAYS])
     def test_is_named_once(self, name: str, family: str, way: str) -> None:
         for call, change in (("get_scaled_loss", lambda x: x), ("get_unscaled_gradients", lambda x: [None, x])):
-            opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5))
+            opt = mpls.keras.LossScaleOptimizer(SGD[family](0.5))
             method = getattr(opt, call)
 
             def step() -> None:
@@ -564,9 +538,9 @@ class TwiceScaledTest(unittest.TestCase):
             self.assertEqual([f"{call}() {AGAIN}" in text for text in texts], [True], texts)
             self.assertIn("See mpls docs forgotten-scaling", texts[0])
 
-    @parameterized.expand(KERAS_OPTIMIZERS)
+    @parameterized.expand(SGD)
     def test_several_calls_in_a_step_are_none(self, family: str) -> None:
-        opt = mpls.keras.LossScaleOptimizer(KERAS_OPTIMIZERS[family](0.5))
+        opt = mpls.keras.LossScaleOptimizer(SGD[family](0.5))
         loss, grads = tf.constant(1.0), [tf.constant(1.0)]
         with warned() as texts:
             for _ in range(2):

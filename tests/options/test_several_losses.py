@@ -8,11 +8,9 @@ import functools
 import itertools
 import pickle
 import unittest
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,20 +21,17 @@ import mpls.contrib
 import mpls.keras
 import mpls.v1
 from tests.folders import InFolder
+from tests.keras.families import FRAMEWORKS, SGD
+from tests.warned import warned
 
 v1 = tf.compat.v1
 INF = float("inf")
 RATE = 0.5
-MAKE: dict[str, Callable[[float], Any]] = {
-    "legacy": tf_keras.optimizers.legacy.SGD,
-    "new": tf_keras.optimizers.SGD,
-    "keras3": keras.optimizers.SGD,
-}
-CELLS = [(f"{family}_{way}", family, way) for family, way in itertools.product(MAKE, ("eager", "function", "xla"))]
+CELLS = [(f"{family}_{way}", family, way) for family, way in itertools.product(SGD, ("eager", "function", "xla"))]
 
 
 def wrapper(family: str, variables: list[Any], **options: Any) -> Any:
-    opt = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8, count_steps=True, **options)
+    opt = mpls.keras.LossScaleOptimizer(SGD[family](RATE), initial_scale=8, count_steps=True, **options)
     if family == "keras3":
         opt.build(variables)
     return opt
@@ -51,7 +46,7 @@ def sharing(family: str, *variables: list[Any], growth_steps: int = 3) -> list[A
     made: list[Any] = []
     for each in variables:
         scale = {"share_scale_with": made[0]} if made else {"initial_scale": 8, "dynamic_growth_steps": growth_steps}
-        made.append(mpls.keras.LossScaleOptimizer(MAKE[family](RATE), count_steps=True, **scale))
+        made.append(mpls.keras.LossScaleOptimizer(SGD[family](RATE), count_steps=True, **scale))
         if family == "keras3" and each:
             made[-1].build(each)
     return made
@@ -151,7 +146,7 @@ class SeveralTest(unittest.TestCase):
 
 
 class SharedScaleTest(InFolder, unittest.TestCase):
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_checkpoints_hold_it_once(self, family: str) -> None:
         one, other = sharing(family, [], [])
         one.set_scale(32)
@@ -164,7 +159,7 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         self.assertEqual([key for key in keys if kept in key], [f"one/{kept}/.ATTRIBUTES/VARIABLE_VALUE"])
         self.assertEqual([each.state_dict()["scale"] for each in restored], [32.0, 32.0])
 
-    @parameterized.expand(itertools.product(MAKE, ("scaled", "applied", "both", "accumulated"), (False, True)))
+    @parameterized.expand(itertools.product(SGD, ("scaled", "applied", "both", "accumulated"), (False, True)))
     @pytest.mark.default_run("each pair")
     def test_scaled_and_applied_in_different_functions(self, family: str, in_function: str, overflows: bool) -> None:
         variables = [tf.Variable(1.0), tf.Variable(1.0)]
@@ -199,10 +194,10 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         self.assertAlmostEqual(float(variables[0]), 1.0 - 4 * RATE, places=6)
         self.assertAlmostEqual(float(variables[1]), 1.0 - (2 if overflows else 4) * RATE, places=6)
 
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_state_and_settings_are_those_of_both(self, family: str) -> None:
         one, other = sharing(family, [], [])
-        third = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=other)
+        third = mpls.keras.LossScaleOptimizer(SGD[family](RATE), share_scale_with=other)
         self.assertEqual([float(each.get_scaled_loss(1.0)) for each in (one, other, third)], [8.0] * 3)
         other.load_state_dict({**other.state_dict(), "scale": 2.0})
         one.configure(growth_steps=5)
@@ -231,7 +226,7 @@ class SharedScaleTest(InFolder, unittest.TestCase):
                 session.run(step)
                 self.assertEqual(session.run(scales), expected)
 
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_configs_and_copies_have_scales_of_their_own(self, family: str) -> None:
         one, other = sharing(family, [], [])
         made = [mpls.keras.LossScaleOptimizer.from_config(other.get_config())]
@@ -244,22 +239,20 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         self.assertEqual([float(each.loss_scale) for each in made], [8.0] * len(made))
         self.assertEqual({each.dynamic_growth_steps for each in made}, {3})
 
-    @parameterized.expand(itertools.product(MAKE, (False, True), (False, True)))
+    @parameterized.expand(itertools.product(SGD, (False, True), (False, True)))
     def test_a_checkpoint_warns_if_only_one_side_shares(self, family: str, was_shared: bool, is_shared: bool) -> None:
         def made(shares: bool) -> list[Any]:
             if shares:
                 return list(sharing(family, [], []))
-            return [mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8) for _ in range(2)]
+            return [mpls.keras.LossScaleOptimizer(SGD[family](RATE), initial_scale=8) for _ in range(2)]
 
         saved, restored = made(was_shared), made(is_shared)
         for opt, scale in zip(saved, (2.0, 4.0), strict=True):
             opt.set_scale(scale)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", mpls.errors.MplsWarning)
+        with warned() as texts:
             path = tf.train.Checkpoint(one=saved[0], other=saved[1]).save(f"{self.folder}/shared")
             for _ in range(2):
                 tf.train.Checkpoint(one=restored[0], other=restored[1]).restore(path).expect_partial()
-        texts = [str(each.message) for each in caught if issubclass(each.category, mpls.errors.MplsWarning)]
         scales = [float(opt.loss_scale) for opt in restored]
         if was_shared is is_shared:
             self.assertEqual((texts, scales), ([], [4.0, 4.0] if is_shared else [2.0, 4.0]))
@@ -269,9 +262,9 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         kept = r"other shared.*stays at 8\.0\..* or call set_scale\(\)"
         self.assertRegex(text, "other had a loss scale of its own" if is_shared else kept)
 
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_fit_and_files(self, family: str) -> None:
-        framework = keras if family == "keras3" else tf_keras
+        framework = FRAMEWORKS[family]
         one, other = sharing(family, [], [])
         models = []
         for opt in (one, other):
@@ -289,10 +282,10 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         one.set_scale(2)
         self.assertEqual(float(loaded.loss_scale), 16.0)
 
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_a_fixed_scale(self, family: str) -> None:
-        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), dynamic=False, initial_scale=8)
-        other = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one)
+        one = mpls.keras.LossScaleOptimizer(SGD[family](RATE), dynamic=False, initial_scale=8)
+        other = mpls.keras.LossScaleOptimizer(SGD[family](RATE), share_scale_with=one)
         self.assertEqual((float(other.loss_scale), other.dynamic), (8.0, False))
         weight = tf.Variable(1.0)
         for opt in (one, other):
@@ -302,29 +295,29 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         keys = [name for name, _ in tf.train.list_variables(tf.train.Checkpoint(opt=other).write(f"{self.folder}/c"))]
         self.assertEqual([key for key in keys if "scale" in key], [])
         with self.assertRaisesRegex(ValueError, "max_consecutive_skips"):
-            mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one, max_consecutive_skips=3)
+            mpls.keras.LossScaleOptimizer(SGD[family](RATE), share_scale_with=one, max_consecutive_skips=3)
 
-    @parameterized.expand(MAKE)
+    @parameterized.expand(SGD)
     def test_who_comes_later_starts_with_the_scale_of_now(self, family: str) -> None:
-        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8)
+        one = mpls.keras.LossScaleOptimizer(SGD[family](RATE), initial_scale=8)
         one.set_scale(32)
-        other = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), share_scale_with=one)
+        other = mpls.keras.LossScaleOptimizer(SGD[family](RATE), share_scale_with=one)
         self.assertEqual(float(other.get_scaled_loss(1.0)), 32.0)
 
     def test_a_fixed_scale_in_a_session(self) -> None:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            one = mpls.keras.LossScaleOptimizer(MAKE["legacy"](RATE), dynamic=False, initial_scale=8)
-            other = mpls.keras.LossScaleOptimizer(MAKE["legacy"](RATE), share_scale_with=one)
+            one = mpls.keras.LossScaleOptimizer(SGD["legacy"](RATE), dynamic=False, initial_scale=8)
+            other = mpls.keras.LossScaleOptimizer(SGD["legacy"](RATE), share_scale_with=one)
             weight = tf.compat.v1.get_variable("weight", initializer=1.0, use_resource=True)
             steps = [opt.minimize(lambda: weight * 1.0, [weight]) for opt in (one, other)]
             session.run(tf.compat.v1.global_variables_initializer())
             session.run(steps)
             self.assertEqual(session.run(weight), 0.0)
 
-    @parameterized.expand(itertools.product(MAKE, MAKE))
+    @parameterized.expand(itertools.product(SGD, SGD))
     def test_over_other_families(self, family: str, of_other: str) -> None:
-        one = mpls.keras.LossScaleOptimizer(MAKE[family](RATE), initial_scale=8)
-        inner = MAKE[of_other](RATE)
+        one = mpls.keras.LossScaleOptimizer(SGD[family](RATE), initial_scale=8)
+        inner = SGD[of_other](RATE)
         if (family == "keras3") is (of_other == "keras3"):
             other = mpls.keras.LossScaleOptimizer(inner, share_scale_with=one)
             one.set_scale(4)
@@ -345,13 +338,13 @@ class SharedScaleTest(InFolder, unittest.TestCase):
         ]
     )
     def test_no_setting_beside_it(self, name: str, value: Any) -> None:
-        other = mpls.keras.LossScaleOptimizer(MAKE["new"](RATE))
+        other = mpls.keras.LossScaleOptimizer(SGD["new"](RATE))
         with self.assertRaisesRegex(ValueError, f"LossScaleOptimizer: {name} must be left out beside share_scale_with"):
-            mpls.keras.LossScaleOptimizer(MAKE["new"](RATE), share_scale_with=other, **{name: value})
+            mpls.keras.LossScaleOptimizer(SGD["new"](RATE), share_scale_with=other, **{name: value})
 
     def test_with_what_it_cannot_be_shared(self) -> None:
-        native = tf_keras.mixed_precision.LossScaleOptimizer(MAKE["new"](RATE))
-        others = ("dynamic", mpls.v1.DynamicLossScale(8.0), MAKE["new"](RATE), native)
+        native = tf_keras.mixed_precision.LossScaleOptimizer(SGD["new"](RATE))
+        others = ("dynamic", mpls.v1.DynamicLossScale(8.0), SGD["new"](RATE), native)
         for value in others:
             with self.assertRaisesRegex(TypeError, "share_scale_with must be another LossScaleOptimizer of mpls"):
-                mpls.keras.LossScaleOptimizer(MAKE["new"](RATE), share_scale_with=value)
+                mpls.keras.LossScaleOptimizer(SGD["new"](RATE), share_scale_with=value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -16,6 +17,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import MplsDeprecationWarning
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS, SGD
 
 v1 = tf.compat.v1
 
@@ -62,11 +64,28 @@ def over_keras(make: Callable[[float], Any], wrapper: Any = mpls.keras.LossScale
 
 FAMILIES: dict[str, Callable[..., Any]] = {
     "v1": _v1,
-    "legacy": over_keras(tf_keras.optimizers.legacy.SGD),
-    "new": over_keras(tf_keras.optimizers.SGD),
-    "keras3": over_keras(keras.optimizers.SGD),
+    **{family: over_keras(make) for family, make in SGD.items()},
     "experimental": _experimental,
 }
+
+
+def contrib(initial: float, growth_steps: int, **options: Any) -> Any:
+    """Return a wrapper of `mpls.contrib`, which halves its scale after each overflow."""
+    manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, growth_steps, 1, decr_ratio=0.5)
+    return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **options)
+
+
+def model_of(family: str, values: Sequence[float], **options: Any) -> Any:
+    """Return a model with a wrapped optimizer, after a step on a batch of each of these values."""
+    framework = FRAMEWORKS[family]
+    model = framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1, name="layer")])
+    optimizer = mpls.keras.LossScaleOptimizer(OPTIMIZERS[family].Adam(0.25), **options)
+    model.compile(optimizer, framework.losses.MeanSquaredError(), jit_compile=False)
+    for value in values:
+        model.train_on_batch(np.full([2, 2], value, np.float32), np.ones([2, 1], np.float32))
+    return model
+
+
 # Whether a skipped step advances the counter where nobody has said so.
 SKIPS_COUNT = {"v1": False, "legacy": True, "new": True, "keras3": False, "experimental": True}
 

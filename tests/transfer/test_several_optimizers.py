@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from typing import Any
 
 import tensorflow as tf
@@ -12,10 +11,11 @@ from parameterized import parameterized
 import mpls
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsWarning, SavedStateError
+from mpls.errors import SavedStateError
 from mpls.inspect import describe, inspect
 from tests.folders import InFolder
 from tests.transfer.training import OPTIMIZERS, optimizer, steps_of
+from tests.warned import warned
 
 V1: Any = tf.compat.v1
 
@@ -43,10 +43,9 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
 
     def _convert(self, target: Any, variable: str, key: str | None) -> tuple[Any, list[str]]:
         weight = tf.Variable(1.0, name=variable)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MplsWarning)
+        with warned() as texts:
             report = mpls.convert_state(self.path, target, {variable: weight}, key=key)
-        return report, [str(each.message) for each in caught if each.category is MplsWarning]
+        return report, texts
 
     @parameterized.expand([("named", ("AdamD", "AdamG")), ("unnamed", ("Adam", "Adam"))])
     def test_the_user_chooses_the_steps_of_an_adam(self, label: str, names: tuple[str, str]) -> None:
@@ -61,14 +60,14 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
                         self._convert(target, variable, key)
                     self.assertEqual(int(target.iterations), 0)
                     target.iterations.assign(steps)
-                    report, warned = self._convert(target, variable, key)
+                    report, texts = self._convert(target, variable, key)
                     self.assertEqual((report.iterations, steps_of(target)), (steps, steps))
-                    self.assertEqual([each for each in warned if "beta1_power" in each], [])
+                    self.assertEqual([each for each in texts if "beta1_power" in each], [])
         # A number that is not in the file was not chosen from it.
         target = optimizer("legacy", "Adam", 0.1)
         target.iterations.assign(3)
-        _, warned = self._convert(target, "g", names[1])
-        self.assertIn("beta1_power_1: 6 steps", warned[0])
+        _, texts = self._convert(target, "g", names[1])
+        self.assertIn("beta1_power_1: 6 steps", texts[0])
         for found in describe(self.path)["optimizers"]:
             self.assertEqual((found["iterations"], found["other_state"]), (None, []))
             self.assertEqual((len(found["possible_steps"]), found["possible_steps"]["global_step"]), (5, 6))
@@ -109,9 +108,9 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
     def test_a_global_step_may_be_that_of_another_optimizer(self) -> None:
         self._save(V1.train.RMSPropOptimizer, (64.0, 32.0), 18, ("RMSProp", "RMSProp"))
         target = mpls.keras.LossScaleOptimizer(optimizer("legacy", "RMSprop", momentum=0.5))
-        report, warned = self._convert(target, "d", None)
+        report, texts = self._convert(target, "d", None)
         self.assertEqual((report.iterations, steps_of(target)), (0, 0))
-        self.assertIn("global_step: 6 steps: the file does not say", warned[0])
+        self.assertIn("global_step: 6 steps: the file does not say", texts[0])
 
     @parameterized.expand([("named", ("AdamD", "AdamG")), ("unnamed", ("Adam", "Adam"))])
     def test_loss_scales(self, label: str, names: tuple[str, str]) -> None:
@@ -123,13 +122,13 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
 
         self._save(V1.train.AdamOptimizer, (1024.0, 64.0), 6, names)
         target = mpls.keras.LossScaleOptimizer(optimizer("legacy", "Adam"))
-        report, warned = self._convert(target, "g", names[1])
+        report, texts = self._convert(target, "g", names[1])
         self.assertEqual((report.loss_scale, float(target.loss_scale)), (None, 2.0**15))
         told = r"current_loss_scale: 1024 with 6 good steps, current_loss_scale_1: 64 .* they belong"
         call = r'"scale": SCALE, "good_steps": GOOD_STEPS\}\).'
-        self.assertRegex(warned[-1], rf"^convert_state: {told}. The target's loss scale stays at 32768. To .*{call}$")
+        self.assertRegex(texts[-1], rf"^convert_state: {told}. The target's loss scale stays at 32768. To .*{call}$")
         self.assertRegex("\n".join(report.left_out), told)
-        self.assertNotRegex("\n".join(warned[:-1]), told)
+        self.assertNotRegex("\n".join(texts[:-1]), told)
         self._convert(optimizer("legacy", "Adam"), "g", names[1])
         found = describe(self.path)["optimizers"]
         self.assertEqual([each["key"] for each in found], list(dict.fromkeys(names)))
