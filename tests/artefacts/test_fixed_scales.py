@@ -8,7 +8,6 @@ from typing import Any
 import keras
 from parameterized import parameterized
 
-import mpls.experimental
 import mpls.keras
 from mpls.errors import SavedStateError
 from mpls.saved.optimizer_configs import read_optimizer

@@ -25,7 +25,6 @@ import mpls
 import mpls.errors
 import mpls.experimental
 import mpls.keras
-import mpls.v1
 from tests.folders import InFolder
 from tests.golden.replay import control_flow, named
 

@@ -22,9 +22,9 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
 from tests.artefacts.replay import Artefact, artefacts
-from tests.artefacts.test_writing import CASES, FAMILIES, batch, small_model
+from tests.artefacts.test_writing import CASES, batch, small_model
 from tests.folders import InFolder
-from tests.keras.families import global_policy
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS, global_policy
 from tests.saved import rewriting
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -206,7 +206,7 @@ class BareOptimizersTest(InFolder, unittest.TestCase):
     @parameterized.expand(CASES)
     @pytest.mark.default_run("one case")
     def test_they_stay_bare_and_keep_their_state(self, name: str, family: str, suffix: str) -> None:
-        framework, optimizers, _ = FAMILIES[family]
+        framework, optimizers = FRAMEWORKS[family], OPTIMIZERS[family]
         model, path = small_model(framework, optimizers.Adam(0.0625)), self.folder / f"model{suffix}"
         model.save(path)
         # The `compile` of Keras would wrap the optimizer, and say nothing of the state that is lost with it.

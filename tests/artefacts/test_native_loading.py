@@ -17,7 +17,8 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning
-from tests.artefacts.test_writing import FAMILIES, SCALES, trained_model
+from tests.artefacts.test_writing import SCALES, trained_model
+from tests.keras.families import FRAMEWORKS, NATIVE
 from tests.processes import ROOT, process_environment
 
 HERE = pathlib.Path(__file__).parent
@@ -25,8 +26,8 @@ HERE = pathlib.Path(__file__).parent
 
 def write_models(folder: pathlib.Path) -> None:
     """Write a model for each family, format, wrapper and kind of scale that there is."""
-    for family, (framework, _, native) in FAMILIES.items():
-        for who, wrapper in (("native", native), ("ours", mpls.keras.LossScaleOptimizer)):
+    for family, framework in FRAMEWORKS.items():
+        for who, wrapper in (("native", NATIVE[family]), ("ours", mpls.keras.LossScaleOptimizer)):
             for kind, settings in SCALES.items():
                 if (family, who, kind) == ("keras3", "native", "fixed"):
                     continue

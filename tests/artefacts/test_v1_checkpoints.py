@@ -16,7 +16,6 @@ from parameterized import parameterized
 
 import mpls.contrib
 import mpls.errors
-import mpls.experimental
 import mpls.v1
 from tests.folders import InFolder
 from tests.golden.replay import control_flow, named, numbers

@@ -24,17 +24,13 @@ import mpls.keras
 from mpls.errors import MplsWarning
 from tests.core.behavior import behaving_as
 from tests.folders import InFolder
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 
-FAMILIES = {
-    "legacy": (tf_keras, tf_keras.optimizers.legacy, tf_keras.mixed_precision.LossScaleOptimizer),
-    "new": (tf_keras, tf_keras.optimizers, tf_keras.mixed_precision.LossScaleOptimizer),
-    "keras3": (keras, keras.optimizers, keras.optimizers.LossScaleOptimizer),
-}
 CASES = [
     (f"{family}{suffix or '_saved_model'}", family, suffix)
-    for family in FAMILIES
+    for family in OPTIMIZERS
     for suffix in (".h5", ".keras", "")
     if (family, suffix) != ("keras3", "")
 ]
@@ -55,7 +51,7 @@ def small_model(framework: Any, optimizer: Any, loss: Any = "mse", steps: int = 
 
 def trained_model(family: str, wrapper: Any = Ours, steps: int = 3, **settings: Any) -> Any:
     """Return a model with a wrapped Adam, whose scale is dynamic if nothing else is said."""
-    framework, optimizers, _ = FAMILIES[family]
+    framework, optimizers = FRAMEWORKS[family], OPTIMIZERS[family]
     optimizer = wrapper(optimizers.Adam(0.0625), **settings or SCALES["dynamic"])
     # As an object, since Keras 3 loads no H5 file with a loss by name.
     return small_model(framework, optimizer, framework.losses.MeanSquaredError(), steps)
@@ -190,7 +186,7 @@ class WhoSavesAndWhoLoadsTest(WritingTestCase):
         model = trained_model(family, steps=0 if is_untrained else 3, **settings)
         path = self.folder / f"model{suffix}"
         SAVERS[saver](model, path)
-        loaded = self.loaded(loader, FAMILIES[family][0], path)
+        loaded = self.loaded(loader, FRAMEWORKS[family], path)
         self.assertIn(Ours, type(loaded.optimizer).__mro__)
         self.assertEqual(loaded.optimizer.get_config(), model.optimizer.get_config())
         self.assertEqual(loaded.optimizer.state_dict(), model.optimizer.state_dict())
@@ -209,7 +205,7 @@ class WhoSavesAndWhoLoadsTest(WritingTestCase):
     @parameterized.expand(
         [
             (f"{family}_{scale}_{kind}", family, scale, kind)
-            for family in FAMILIES
+            for family in OPTIMIZERS
             for scale in SCALES
             for kind in (".weights.h5", "_checkpoint")
             if (family, kind) != ("keras3", "_checkpoint")
@@ -226,11 +222,11 @@ class WhoSavesAndWhoLoadsTest(WritingTestCase):
         if kind == "_checkpoint" or family == "keras3":
             self.assert_trains_on_alike(model, loaded)
 
-    @parameterized.expand(FAMILIES)
+    @parameterized.expand(OPTIMIZERS)
     @pytest.mark.default_run("one case")
     def test_an_archive_with_more_members(self, family: str) -> None:
         """Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 do not load those that tf_keras itself writes."""
-        framework, optimizers, _ = FAMILIES[family]
+        framework, optimizers = FRAMEWORKS[family], OPTIMIZERS[family]
         words = framework.layers.StringLookup(output_mode="one_hot")
         words.adapt(np.array(["a", "b"]))
         words_in = framework.Input([1], dtype="string")

@@ -8,16 +8,30 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-import tf_keras
 
 import mpls.keras
+from tests.keras.families import OPTIMIZERS
 
 from .host import LEARNING_RATE, MOMENTUM, Host
 from .setups import Scaling, Term
 
 
 class _Called(Host):
-    """What is the same over optimizers of tf_keras and of Keras 3."""
+    """What is the same over optimizers of tf_keras and of Keras 3.
+
+    Attributes:
+        optimizers: the module that has them.
+    """
+
+    optimizers: Any
+
+    def make_inner(self, kind: str, clip_norm: float | None) -> Any:
+        clipping = {"global_clipnorm": clip_norm} if self.clips_in_optimizer else {}
+        return {
+            "sgd": lambda: self.optimizers.SGD(LEARNING_RATE),
+            "momentum": lambda: self.optimizers.SGD(LEARNING_RATE, MOMENTUM),
+            "adam": lambda: self.optimizers.Adam(LEARNING_RATE, **clipping),
+        }[kind]()
 
     def wrap(self, inner: Any, scaling: Scaling) -> Any:
         return mpls.keras.LossScaleOptimizer(inner, **_keywords(scaling))
@@ -31,6 +45,10 @@ class _Called(Host):
         grads = tape.gradient(value, variables)
         return opt.get_unscaled_gradients(grads) if is_scaled else grads
 
+    def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
+        own = (variable for variable in inner.variables if len(variable.shape))
+        return {f"{index}": variable for index, variable in enumerate(own)}
+
 
 class KerasHost(_Called):
     """`mpls.keras.LossScaleOptimizer` over tf_keras' legacy or new optimizers."""
@@ -40,14 +58,7 @@ class KerasHost(_Called):
     def __init__(self, family: str) -> None:
         self.name = self.bare_name = f"keras_{family}"
         self.is_legacy = family == "legacy"
-
-    def make_inner(self, kind: str, clip_norm: float | None) -> Any:
-        optimizers = tf_keras.optimizers.legacy if self.is_legacy else tf_keras.optimizers
-        return {
-            "sgd": lambda: optimizers.SGD(LEARNING_RATE),
-            "momentum": lambda: optimizers.SGD(LEARNING_RATE, MOMENTUM),
-            "adam": lambda: optimizers.Adam(LEARNING_RATE),
-        }[kind]()
+        self.optimizers = OPTIMIZERS[family]
 
     def build(self, opt: Any, variables: list[Any]) -> None:
         if self.is_legacy:
@@ -68,8 +79,7 @@ class KerasHost(_Called):
 
     def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
         if not self.is_legacy:
-            own = (variable for variable in inner.variables if variable.shape.rank)
-            return {f"{index}": variable for index, variable in enumerate(own)}
+            return super().slots(inner, variables)
         slots = {}
         for key, variable in variables.items():
             for name in inner.get_slot_names():
@@ -83,20 +93,12 @@ class Keras3Host(_Called):
     """`mpls.keras.LossScaleOptimizer` over optimizers of Keras 3, called as in Keras 2."""
 
     name = bare_name = "keras3"
+    optimizers = keras.optimizers
     advances_on_skip = False
     is_built_first = True
 
     def make_variable(self, term: Term, name: str) -> Any:
         return keras.Variable(term.initial(), dtype=term.dtype.name, name=name)
-
-    def make_inner(self, kind: str, clip_norm: float | None) -> Any:
-        return {
-            "sgd": lambda: keras.optimizers.SGD(LEARNING_RATE),
-            "momentum": lambda: keras.optimizers.SGD(LEARNING_RATE, MOMENTUM),
-            "adam": lambda: keras.optimizers.Adam(
-                LEARNING_RATE, global_clipnorm=clip_norm if self.clips_in_optimizer else None
-            ),
-        }[kind]()
 
     def build(self, opt: Any, variables: list[Any]) -> None:
         opt.build(variables)
@@ -110,16 +112,11 @@ class Keras3Host(_Called):
     def apply(self, opt: Any, grads_and_vars: list[Any], counter: Any, aggregate: bool = True) -> Any:
         return opt.apply_gradients(grads_and_vars, **({} if aggregate else {"skip_gradients_aggregation": True}))
 
-    def slots(self, inner: Any, variables: dict[str, Any]) -> dict[str, Any]:
-        own = (variable for variable in inner.variables if len(variable.shape))
-        return {f"{index}": variable for index, variable in enumerate(own)}
-
 
 class Keras3ApplyHost(Keras3Host):
     """The same optimizers, called as in Keras 3."""
 
-    name = "keras3_apply"
-    bare_name = "keras3_apply"
+    name = bare_name = "keras3_apply"
     clips_in_optimizer = True
 
     def minimize(self, opt: Any, loss: Callable[[], Any], variables: list[Any], counter: Any) -> Any:

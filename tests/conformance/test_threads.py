@@ -6,6 +6,7 @@ import threading
 import time
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -26,23 +27,15 @@ FAMILIES = ("v1", "keras_legacy", "keras_new", "keras3", "keras3_apply")
 
 def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
     """Run `work(index)` in threads that begin together; raise what one of them raises."""
-    failures: list[BaseException] = []
     start = threading.Barrier(count)
 
     def run(index: int) -> None:
-        try:
-            start.wait(20)
-            work(index)
-        except BaseException as failure:
-            failures.append(failure)
+        start.wait(20)
+        work(index)
 
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(count) as pool:
+        for thread in [pool.submit(run, index) for index in range(count)]:
+            thread.result()
 
 
 def step_of(host: Host, opt: Any) -> Callable[[], Any]:

@@ -13,6 +13,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 from tests.core.behavior import behaving_as
+from tests.documented.families import STEPS
 from tests.keras.families import OPTIMIZERS
 
 RELEASES = ("2.2", "2.3", "2.4", None)
@@ -84,13 +85,6 @@ def wrapped(family: str, form: str, place: str) -> Any:
     return distributed(mpls.experimental.LossScaleOptimizer(inner, loss_scale), form, base)
 
 
-def loop_step(optimizer: Any, variable: Any, factor: Any) -> None:
-    with tf.GradientTape() as tape:
-        loss = optimizer.get_scaled_loss(tf.reduce_sum(variable) * factor)
-    grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
-    optimizer.apply_gradients(zip(grads, [variable], strict=True))
-
-
 def around_or_within(*forms: str) -> list[tuple[str | None, str, str]]:
     """Return each release, place and form that there was; from 2.4 on, nobody asks a class around for gradients."""
     return [
@@ -109,9 +103,9 @@ CASES = [
     for how, family, rows in (
         ("minimize", "legacy", around_or_within(BARE, PAIRS, COMPUTING)),
         ("minimize", "new", around_or_within(COMPUTING)),
-        ("loop", "legacy", around_or_within(BARE, PAIRS)),
-        ("loop", "new", OF_OLD),
-        ("loop", "keras3", OF_OLD),
+        ("apply_gradients", "legacy", around_or_within(BARE, PAIRS)),
+        ("apply_gradients", "new", OF_OLD),
+        ("apply_gradients", "keras3", OF_OLD),
     )
     for each in rows
 ]
@@ -121,10 +115,7 @@ def step_of(how: str, optimizer: Any, variable: Any) -> Any:
     """Return what takes a step with a gradient."""
 
     def step(factor: Any) -> None:
-        if how == "minimize":
-            optimizer.minimize(lambda: tf.reduce_sum(variable) * factor, [variable])
-        else:
-            loop_step(optimizer, variable, factor)
+        STEPS[how](optimizer, variable, lambda: tf.reduce_sum(variable) * factor)
 
     return step
 
@@ -152,7 +143,7 @@ class AllReduceTest(unittest.TestCase):
 
         optimizer = mpls.keras.LossScaleOptimizer(Reducing(0.25), initial_scale=8, dynamic_growth_steps=2)
         variable = tf.Variable([1.0, 2.0])
-        self.check(optimizer, tf.function(step_of("loop", optimizer, variable)), variable)
+        self.check(optimizer, tf.function(step_of("apply_gradients", optimizer, variable)), variable)
 
     def check(self, optimizer: Any, step: Any, variable: Any) -> None:
         for factor in (1.0, INF, 1.0):

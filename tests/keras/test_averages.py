@@ -9,32 +9,26 @@ from typing import Any
 import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import mpls.keras
+from tests.documented.families import custom_step
 from tests.keras.averages import COUNTS, FACTORS, MOMENTUM, RATE, expected
+from tests.keras.families import OPTIMIZERS
 
-KITS = {"keras3": keras, "new": tf_keras}
-
-
-def optimizer_of(family: str, counts: bool | None, **settings: Any) -> Any:
-    inner = KITS[family].optimizers.SGD(RATE, use_ema=True, ema_momentum=MOMENTUM)
-    return mpls.keras.LossScaleOptimizer(inner, initial_scale=8, skip_counts_step=counts, **settings)
+FAMILIES = ("keras3", "new")
 
 
 def trained(
-    family: str, counts: bool | None, factors: Sequence[float], run: Callable[[Any], Any], **settings: Any
+    family: str, counts: bool | None, factors: Sequence[float], run: Callable[[Any], Any]
 ) -> tuple[float, float]:
     """Return the weight after these steps, and what it is after the end of training."""
-    opt = optimizer_of(family, counts, **settings)
+    inner = OPTIMIZERS[family].SGD(RATE, use_ema=True, ema_momentum=MOMENTUM)
+    opt = mpls.keras.LossScaleOptimizer(inner, initial_scale=8, skip_counts_step=counts)
     variable: Any = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
     opt.build([variable])
 
     def step(factor: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = opt.get_scaled_loss(variable * factor)
-        grads = opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
-        opt.apply_gradients(zip(grads, [variable], strict=True))
+        custom_step(opt, variable, lambda: variable * factor)
 
     step = run(step)
     for factor in factors:
@@ -51,7 +45,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("family", "counts", "which", "way"), itertools.product(KITS, COUNTS, FACTORS, WAYS))
+@pytest.mark.parametrize(("family", "counts", "which", "way"), itertools.product(FAMILIES, COUNTS, FACTORS, WAYS))
 @pytest.mark.default_run("each value")
 def test_steps(family: str, counts: bool | None, which: str, way: str) -> None:
     found = trained(family, counts, FACTORS[which], WAYS[way])

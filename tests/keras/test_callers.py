@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import h5py
-import keras
 import pytest
 import tf_keras
 
@@ -19,12 +18,8 @@ import mpls.experimental
 import mpls.keras
 from mpls.formats.wrapper_state import STATE_KEY
 from tests.core.behavior import behaving_as
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS
 
-FAMILIES = {
-    "legacy": (tf_keras.optimizers.legacy, tf_keras.optimizers.serialize),
-    "new": (tf_keras.optimizers, tf_keras.optimizers.serialize),
-    "keras3": (keras.optimizers, keras.saving.serialize_keras_object),
-}
 Base: Any = mpls.keras.LossScaleOptimizer
 
 
@@ -64,23 +59,20 @@ def has_mark(config: Any) -> bool:
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", OPTIMIZERS)
 def test_keras_and_users_are_told_apart(family: str, cls: Any, tmp_path: pathlib.Path) -> None:
-    optimizers, serialize = FAMILIES[family]
-    optimizer = cls(optimizers.SGD(0.5))
+    framework, optimizer = FRAMEWORKS[family], cls(OPTIMIZERS[family].SGD(0.5))
     assert not has_mark(optimizer.get_config())
-    assert has_mark(serialize(optimizer)["config"])
-    framework = keras if family == "keras3" else tf_keras
+    assert has_mark(framework.optimizers.serialize(optimizer)["config"])
     model = framework.Sequential([framework.Input([1]), framework.layers.Dense(1)])
     model.compile(optimizer, "mse")
     assert not has_mark(model.optimizer.get_config())
     assert has_mark(model.get_compile_config()["optimizer"]["config"])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", OPTIMIZERS)
 def test_what_keras_gets_is_read_as_ours_and_copied_as_a_dict(family: str) -> None:
-    optimizers, serialize = FAMILIES[family]
-    optimizer = Base(optimizers.SGD(0.5))
+    optimizer, serialize = Base(OPTIMIZERS[family].SGD(0.5)), FRAMEWORKS[family].optimizers.serialize
     serialized = serialize(optimizer)
     # As Keras asks.
     config = eval("optimizer.get_config()", {"__name__": "tf_keras.asking", "optimizer": optimizer})
@@ -89,7 +81,7 @@ def test_what_keras_gets_is_read_as_ours_and_copied_as_a_dict(family: str) -> No
         assert (type(copied), copied) == (dict, config)
     if family != "keras3":
         # Keras may have put another optimizer into it.
-        config["inner_optimizer"] = serialize(optimizers.SGD(0.25))
+        config["inner_optimizer"] = serialize(OPTIMIZERS[family].SGD(0.25))
         read = tf_keras.optimizers.deserialize({**serialized, "config": config})
         assert isinstance(read, Base)
         assert float(read.learning_rate) == 0.25

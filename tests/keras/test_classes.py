@@ -12,24 +12,13 @@ from typing import Any
 import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from tests.keras.families import OPTIMIZERS
+from tests.keras.families import NATIVE, OPTIMIZERS
 from tests.processes import run_python
 
-BASES = {
-    "legacy": tf_keras.optimizers.legacy.Optimizer,
-    "new": tf_keras.optimizers.Optimizer,
-    "keras3": keras.optimizers.Optimizer,
-}
-NATIVES = {
-    "legacy": tf_keras.mixed_precision.LossScaleOptimizer,
-    "new": tf_keras.mixed_precision.LossScaleOptimizer,
-    "keras3": keras.optimizers.LossScaleOptimizer,
-}
 ORDERS = [("_".join(order), order) for order in itertools.permutations(OPTIMIZERS)]
 
 
@@ -100,8 +89,8 @@ class ClassTest(unittest.TestCase):
         self.assertEqual(type(optimizer).__qualname__, shown)
         self.assertEqual(repr(optimizer), f"<{cls.__module__}.{shown} object at {id(optimizer):#x}>")
         self.assertEqual(type(optimizer).__doc__, cls.__doc__)
-        self.assertEqual([name for name, base in BASES.items() if isinstance(optimizer, base)], [family])
-        self.assertIsInstance(optimizer, NATIVES[family])
+        self.assertEqual([name for name, each in OPTIMIZERS.items() if isinstance(optimizer, each.Optimizer)], [family])
+        self.assertIsInstance(optimizer, NATIVE[family])
         self.assertTrue({"apply_gradients", "get_scaled_loss", "inner_optimizer"} <= set(dir(optimizer)))
         variable = tf.Variable(1.0) if family != "keras3" else keras.Variable(1.0)
         optimizer.get_scaled_loss(tf.constant(1.0))
@@ -126,7 +115,7 @@ class ClassTest(unittest.TestCase):
                 self.check(made(base, family), base, family)
                 self.assertIs(optimizer.__class__, cls)
                 self.assertIs(type(optimizer), type(made(cls, family)))
-                for other in (made(base, family), NATIVES[family](OPTIMIZERS[family].SGD())):
+                for other in (made(base, family), NATIVE[family](OPTIMIZERS[family].SGD())):
                     self.assertNotIsInstance(other, cls)
                 self.assertEqual(type(optimizer).__name__, cls.__name__)
                 self.assertEqual(type(optimizer).__module__, cls.__module__)

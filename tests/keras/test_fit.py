@@ -12,10 +12,9 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from tests.keras.families import OPTIMIZERS
+from tests.keras.families import FRAMEWORKS, NATIVE, OPTIMIZERS
 
 Ours: Any = mpls.keras.LossScaleOptimizer
-FRAMEWORKS: dict[str, Any] = {"legacy": tf_keras, "new": tf_keras, "keras3": keras}
 DYNAMIC = {"initial_scale": 2.0**10, "dynamic_growth_steps": 4}
 MODES: dict[str, dict[str, Any]] = {
     "xla": {"jit_compile": True},
@@ -25,11 +24,6 @@ MODES: dict[str, dict[str, Any]] = {
     "four_at_once": {"steps_per_execution": 4},
 }
 CELLS = [(family, mode) for family in FRAMEWORKS for mode in MODES if mode != "auto" or family == "keras3"]
-
-
-def native(family: str) -> Any:
-    """Return the wrapper that the framework has itself."""
-    return keras.optimizers.LossScaleOptimizer if family == "keras3" else tf_keras.mixed_precision.LossScaleOptimizer
 
 
 def data(is_good: bool = True) -> tuple[Any, Any]:
@@ -75,7 +69,7 @@ class FitTest(unittest.TestCase):
     def test_it_trains_as_with_the_native_wrapper(self, family: str, mode: str) -> None:
         make = OPTIMIZERS[family].Adam
         history, weights, state = fit(family, Ours(make(0.05), **DYNAMIC), **MODES[mode])
-        native_history, native_weights, _ = fit(family, native(family)(make(0.05), **DYNAMIC), **MODES[mode])
+        native_history, native_weights, _ = fit(family, NATIVE[family](make(0.05), **DYNAMIC), **MODES[mode])
         # The second of four batches is bad, in each of three epochs: 1 good, then 3, 3 and 2 in a row.
         self.assertEqual(state, [2.0**7, 9 if family == "keras3" else 12, 2])
         # Division by the scale, a power of two, rounds nothing; XLA fuses the two programs in two ways.
@@ -125,7 +119,7 @@ class SparseTest(unittest.TestCase):
     def test_an_embedding_under_xla(self, name: str, optimizer: Any, settings: dict[str, Any]) -> None:
         words = np.arange(40).reshape(8, 5) % 20
         trained = []
-        for wrapper in (Ours, native("keras3")):
+        for wrapper in (Ours, NATIVE["keras3"]):
             keras.utils.set_random_seed(3)
             layers = [keras.layers.Embedding(20, 4), keras.layers.Flatten()]
             model = keras.Sequential([*layers, *([] if "without" in name else [keras.layers.Dense(1)])])

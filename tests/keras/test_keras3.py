@@ -16,7 +16,6 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-import mpls.v1
 from mpls.errors import CallOrderError, MplsError
 from tests.core.behavior import behaving_as
 
@@ -158,19 +157,6 @@ class MembersTest(unittest.TestCase):
         optimizer.scale_loss(1.0)
         optimizer.apply_gradients([(tf.constant(8.0), variable)], skip_gradients_aggregation=True)
         self.assertEqual(float(variable), 0.75)
-
-    def test_a_second_argument_for_the_wrapped_optimizer(self) -> None:
-        class Takes(keras.optimizers.SGD):
-            def apply_gradients(self, grads_and_vars: Any, extra: Any = None) -> Any:
-                seen.append(extra)
-                return super().apply_gradients(grads_and_vars)
-
-        seen: list[Any] = []
-        optimizer, variable = wrapped(Takes(0.25)), keras.Variable(1.0)
-        optimizer.get_scaled_loss(1.0)
-        grads = optimizer.get_unscaled_gradients([tf.constant(8.0)])
-        optimizer.apply_gradients(zip(grads, [variable], strict=True), 3.5)
-        self.assertEqual((seen, float(variable)), ([3.5], 0.75))
 
     def test_the_rule_of_the_wrapped_optimizer_can_be_called(self) -> None:
         optimizer, variable = wrapped(), keras.Variable(1.0)

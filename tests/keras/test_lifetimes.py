@@ -12,8 +12,6 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-import mpls.experimental
-import mpls.keras
 import mpls.v1
 
 v1 = tf.compat.v1

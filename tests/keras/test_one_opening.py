@@ -12,10 +12,8 @@ from typing import Any
 from unittest import mock
 
 import h5py
-import keras
 import numpy as np
 import pytest
-import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
@@ -23,21 +21,18 @@ from mpls.errors import SavedStateError
 from mpls.keras.files import loading
 from mpls.saved.model_files import H5Model, KerasArchive, ModelFile
 from tests.folders import InFolder
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS
 
-OPTIMIZERS = {
-    "legacy": (tf_keras, tf_keras.optimizers.legacy),
-    "new": (tf_keras, tf_keras.optimizers),
-    "keras3": (keras, keras.optimizers),
-}
 CASES = [(f"{family}{suffix}", family, suffix) for family in OPTIMIZERS for suffix in (".keras", ".h5")]
 
 
 def write(family: str, path: pathlib.Path, weight: float, steps: int) -> None:
-    framework, optimizers = OPTIMIZERS[family]
+    framework = FRAMEWORKS[family]
     layer = framework.layers.Dense(2, kernel_initializer=framework.initializers.Constant(weight))
     model = framework.Sequential([framework.layers.Input([3]), layer])
     # A rate of 0 leaves the weights as they are, not the momentum.
-    optimizer = mpls.keras.LossScaleOptimizer(optimizers.SGD(0.0, 0.5), initial_scale=8, dynamic_growth_steps=100)
+    inner = OPTIMIZERS[family].SGD(0.0, 0.5)
+    optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=8, dynamic_growth_steps=100)
     model.compile(optimizer, framework.losses.MeanSquaredError())
     for _ in range(steps):
         model.train_on_batch(np.ones([1, 3], np.float32), np.zeros([1, 2], np.float32))

@@ -231,10 +231,6 @@ class GlobalTest(PolicyTestCase):
         base_layer_utils.enable_v2_dtype_behavior()
 
 
-def policies_set() -> tuple[Any, Any]:
-    return tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
-
-
 class ScopeTest(PolicyTestCase):
     def test_after_a_scope_each_keras_has_its_own_again(self) -> None:
         before = keras.config.dtype_policy(), tf_keras.mixed_precision.global_policy()
@@ -282,5 +278,6 @@ class ScopeTest(PolicyTestCase):
         keras.config.set_dtype_policy(before[1])
         with self.assertRaisesRegex(ValueError, "name must"), policy_scope("nonsense"):
             self.fail("entered")
-        for each, expected in zip(policies_set(), before, strict=True):
+        now = tf_keras.mixed_precision.global_policy(), keras.config.dtype_policy()
+        for each, expected in zip(now, before, strict=True):
             self.assertIs(each, expected)

@@ -52,12 +52,17 @@ class _TakesAny(keras.optimizers.SGD):  # type: ignore[misc]
         return super().apply_gradients(args[0])
 
 
-def test_a_second_argument_of_the_wrapped_optimizer() -> None:
-    inner, variable = _TakesAny(0.5), keras.Variable([8.0])
+class _TakesOne(keras.optimizers.SGD):  # type: ignore[misc]
+    def apply_gradients(self, grads_and_vars: Any, extra: Any = None) -> Any:
+        self.given = (extra,)
+        return super().apply_gradients(grads_and_vars)
+
+
+@pytest.mark.parametrize("cls", [_TakesAny, _TakesOne])
+def test_a_second_argument_of_the_wrapped_optimizer(cls: Any) -> None:
+    inner, variable = cls(0.5), keras.Variable([8.0])
     optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=8.0)
     optimizer.get_scaled_loss(tf.constant(1.0))
-    optimizer.get_unscaled_gradients([])
-    optimizer.apply_gradients([(tf.constant([2.0]), variable)], 3.0)
-    assert inner.given == (3.0,)
-    with pytest.raises(TypeError, match=r"apply_gradients of SGD takes nothing in its place; got 3\.0"):
-        wrapper().apply_gradients([(tf.constant([2.0]), variable)], 3.0)
+    grads = optimizer.get_unscaled_gradients([tf.constant([8.0])])
+    optimizer.apply_gradients([(grads[0], variable)], 3.5)
+    assert (inner.given, float(variable[0])) == ((3.5,), 7.5)

@@ -14,7 +14,6 @@ from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 
 import mpls.experimental
 import mpls.keras
-import mpls.v1
 from mpls.errors import MplsWarning
 from tests.core.behavior import ReleaseTest
 from tests.keras.families import OPTIMIZERS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import unittest
-import warnings
 from typing import Any
 
 import keras
@@ -14,9 +13,9 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from mpls.errors import MplsWarning
 from tests.folders import InFolder
 from tests.keras.families import global_policy
+from tests.warned import warned
 
 POLICIES = ("float32", "mixed_float16")
 # What `compile` is given.
@@ -86,10 +85,8 @@ class WrappedByCompileTest(InFolder, unittest.TestCase):
             for value in (1.0, np.inf if is_dynamic else 2.0)[:steps]:
                 train(model, value)
             mpls.keras.save_model(model, path) if saver == "mpls" else model.save(path)
-        with global_policy(framework, after), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with global_policy(framework, after), warned() as said:
             loaded = mpls.keras.load_model(path)
-        said = [str(each.message) for each in caught if issubclass(each.category, MplsWarning)]
         self.assert_same(loaded, model, said, is_told=given != "tf_keras_legacy" or suffix != ".keras")
 
     @parameterized.expand([(".keras",), (".h5",), ("",)])

@@ -16,6 +16,7 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
+from tests.documented.families import custom_step
 
 LEGACY: Any = tf_keras.optimizers.legacy
 NEW: Any = tf_keras.optimizers
@@ -51,25 +52,16 @@ class ReturnedTest(unittest.TestCase):
         self.assertEqual(float(variable), 0.0)
 
 
-def by_hand(optimizer: Any, variable: Any) -> None:
-    value = variable.value if isinstance(variable, keras.Variable) else variable
-    with tf.GradientTape() as tape:
-        scaled_loss = optimizer.get_scaled_loss(tf.reduce_sum(tf.convert_to_tensor(variable) ** 2))
-    (grad,) = optimizer.get_unscaled_gradients([tape.gradient(scaled_loss, value)])
-    optimizer.apply_gradients([(grad, variable)])
+def squares(variable: Any) -> Callable[[], Any]:
+    """Return the loss."""
+    return lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2)
 
 
 BARE: dict[str, Callable[[Any, Any], Any]] = {
-    "one": lambda optimizer, variable: optimizer.minimize(
-        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), var_list=variable
-    ),
-    "callable": lambda optimizer, variable: optimizer.minimize(
-        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), lambda: variable
-    ),
-    "nest": lambda optimizer, variable: optimizer.minimize(
-        lambda: tf.reduce_sum(tf.convert_to_tensor(variable) ** 2), {"all": [(variable,)]}
-    ),
-    "by_hand": by_hand,
+    "one": lambda optimizer, variable: optimizer.minimize(squares(variable), var_list=variable),
+    "callable": lambda optimizer, variable: optimizer.minimize(squares(variable), lambda: variable),
+    "nest": lambda optimizer, variable: optimizer.minimize(squares(variable), {"all": [(variable,)]}),
+    "by_hand": lambda optimizer, variable: custom_step(optimizer, variable, squares(variable)),
 }
 RUN: dict[str, Callable[[Any], Any]] = {
     "eager": lambda step: step,

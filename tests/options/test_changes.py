@@ -12,9 +12,6 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-import mpls.contrib
-import mpls.experimental
-import mpls.keras
 import mpls.v1
 from mpls.errors import MplsWarning, TrainingStuckError
 from tests.folders import InFolder

@@ -12,17 +12,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
-import mpls.experimental
-import mpls.inspect
 import mpls.keras
-import mpls.monitor
-import mpls.v1
 from tests.folders import InFolder
 
 from .trainers import FAMILIES, RATE, Trainer
 
-v1 = tf.compat.v1
 INF = float("inf")
 WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 

@@ -16,9 +16,7 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
-import mpls.experimental
 import mpls.inspect
-import mpls.keras
 import mpls.v1
 from mpls.errors import SavedStateError
 from tests.folders import InFolder

@@ -10,14 +10,11 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.experimental
-import mpls.inspect
 import mpls.keras
 import mpls.v1
 
 from .trainers import FAMILIES, trainer
 
-v1 = tf.compat.v1
 INF = float("inf")
 
 

@@ -13,9 +13,7 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 import mpls.keras
-import mpls.v1
 from mpls.formats.wrapper_state import BAD_STEPS, COUNTS, SEARCH_STEPS
 from mpls.inspect import describe, inspect
 from tests.folders import InFolder
@@ -23,7 +21,6 @@ from tests.keras.families import OPTIMIZERS
 
 from .trainers import FAMILIES, model_of
 
-v1 = tf.compat.v1
 INF = np.inf
 OPTIONS: dict[str, Any] = {
     "initial_scale": "auto",

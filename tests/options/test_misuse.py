@@ -19,7 +19,6 @@ import tensorflow as tf
 from parameterized import parameterized
 
 import mpls.contrib
-import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import CallOrderError

@@ -17,7 +17,6 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 import mpls.keras
 import mpls.v1
 from tests.folders import InFolder

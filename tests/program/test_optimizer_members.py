@@ -6,21 +6,15 @@ import functools
 import inspect
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
-import tf_keras
 
 import mpls.keras
 from mpls import optimizer_members
 from mpls.program.tables import OPTIMIZERS
+from tests.keras import families
 
 ALGORITHMS = [name for name in OPTIMIZERS if name[0].isupper() and name != "Optimizer"]
-GENERATIONS = {
-    "legacy": (tf_keras.optimizers.legacy, tf_keras.mixed_precision.LossScaleOptimizer),
-    "new": (tf_keras.optimizers, tf_keras.mixed_precision.LossScaleOptimizer),
-    "keras3": (keras.optimizers, keras.optimizers.LossScaleOptimizer),
-}
 OF_LEGACY = {"legacy", "wrapped legacy"}
 OF_ALL = {"legacy", "new", "keras3"}
 # Of which objects the names in a group are members, whatever the algorithm.
@@ -50,9 +44,9 @@ CASES = [(group, name) for group in HOLDERS for name in getattr(optimizer_member
 def optimizers() -> dict[str, list[Any]]:
     """Return optimizers of each algorithm, unwrapped and wrapped by their own Keras, by generation."""
     found: dict[str, list[Any]] = {}
-    for generation, (module, wrapper) in GENERATIONS.items():
+    for generation, module in families.OPTIMIZERS.items():
         found[generation] = [getattr(module, name)() for name in ALGORITHMS]
-        found[f"wrapped {generation}"] = [wrapper(each) for each in found[generation]]
+        found[f"wrapped {generation}"] = [families.NATIVE[generation](each) for each in found[generation]]
     return found
 
 
@@ -113,9 +107,9 @@ def test_only_loss_scale_objects_have_the_attribute(name: str) -> None:
     assert not hasattr(tf.constant(1.0), name)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("generation", families.OPTIMIZERS)
 def test_wrappers_of_mpls_have_what_replace_existing_is_advised_for(generation: str) -> None:
-    opt = mpls.keras.LossScaleOptimizer(GENERATIONS[generation][0].Adam())
+    opt = mpls.keras.LossScaleOptimizer(families.OPTIMIZERS[generation].Adam())
     names = {*optimizer_members.SCALING_METHODS, *optimizer_members.WRAPPER_ATTRIBUTES, *optimizer_members.WEIGHTS}
     names |= {"lr", "minimize", "beta_1", *optimizer_members.CLIPPING, "_create_all_weights"}
     assert {name for name in names if not hasattr(opt, name)} == set()
