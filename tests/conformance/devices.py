@@ -78,14 +78,3 @@ DEVICES: dict[str, Devices] = {
 def tf_variable(variable: Any) -> Any:
     """Return TensorFlow's variable in one of Keras 3; any other as it is."""
     return variable.value if isinstance(variable, keras.Variable) else variable
-
-
-def quick_joins() -> Any:
-    """Return a context in which strategies look every few milliseconds, not every second, whether replicas are done.
-
-    They look once at once; threads of Python 3.13 are often not quite done by then.
-    """
-    wait = tf.train.Coordinator.wait_for_stop
-    return unittest.mock.patch.object(
-        tf.train.Coordinator, "wait_for_stop", lambda self, timeout=None: wait(self, timeout and min(timeout, 0.002))
-    )

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tests.golden.replay import control_flow, replica_id
 
-from .devices import Devices, quick_joins, tf_variable
+from .devices import Devices, tf_variable
 
 v1 = tf.compat.v1
 
@@ -112,8 +112,7 @@ class EagerStage(Stage):
         compiled = self._compiled(step)
 
         def run(factors: Factors) -> None:
-            with quick_joins():
-                compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
+            compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
 
         return run
 
