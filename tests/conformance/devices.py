@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
