@@ -115,6 +115,16 @@ class CallsTest(unittest.TestCase):
             self.assertEqual(seen, [(False, False), (True, False), (True, True)])
 
 
+class NamesTest(unittest.TestCase):
+    def test_a_skipped_first_step_names_slots_as_the_bare_optimizer_does(self) -> None:
+        def slots_after(gradient: float, wrap: Callable[[Any], Any]) -> list[str]:
+            optimizer, variable = wrap(LEGACY.SGD(0.5, momentum=0.9)), tf.Variable(1.0, name="v")
+            optimizer.apply_gradients([(tf.constant(gradient), variable)])
+            return [each.name for each in optimizer.weights[1:]]
+
+        self.assertEqual(slots_after(float("inf"), Ours), slots_after(1.0, lambda optimizer: optimizer))
+
+
 class RefusalTest(unittest.TestCase):
     """A refused call leaves the inner optimizer as it was."""
 
