@@ -117,12 +117,13 @@ class CallsTest(unittest.TestCase):
 
 class NamesTest(unittest.TestCase):
     def test_a_skipped_first_step_names_slots_as_the_bare_optimizer_does(self) -> None:
-        def slots_after(gradient: float, wrap: Callable[[Any], Any]) -> list[str]:
-            optimizer, variable = wrap(LEGACY.SGD(0.5, momentum=0.9)), tf.Variable(1.0, name="v")
-            optimizer.apply_gradients([(tf.constant(gradient), variable)])
+        def slots_after(optimizer: Any, gradients: list[Any]) -> list[str]:
+            optimizer.apply_gradients(zip(gradients, [tf.Variable(1.0, name="v")], strict=True))
             return [each.name for each in optimizer.weights[1:]]
 
-        self.assertEqual(slots_after(float("inf"), Ours), slots_after(1.0, lambda optimizer: optimizer))
+        bare, ours = LEGACY.SGD(0.5, momentum=0.9), Ours(LEGACY.SGD(0.5, momentum=0.9))
+        bad = ours.get_unscaled_gradients([ours.get_scaled_loss(tf.constant(float("inf")))])
+        self.assertEqual(slots_after(ours, bad), slots_after(bare, [tf.constant(1.0)]))
 
 
 class RefusalTest(unittest.TestCase):
