@@ -87,10 +87,7 @@ def chosen(*words: str) -> str:
     return choices(*words)[1]
 
 
-def flags(source: str, keras: int | None = None, **others: str) -> str:
-    """Return the options that a program is found to need, besides `--keras` if that is given."""
+def flags(source: str, **others: str) -> str:
+    """Return the options that a program is found to need."""
     with program(main=source, **others):
-        if keras is None:
-            return needs("main.py")
-        said = chosen("--keras", str(keras), "main.py")
-        return said.partition("chose ")[2].partition(" (")[0]
+        return needs("main.py")

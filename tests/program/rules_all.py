@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+from tests.install.hint_cases import CASES
+
 from .programs import EXPERIMENTAL, NEW, OF_2_8, TF, WRAPPED
 
-# Programs of TF 1, those of its contrib.
+# Programs of TF 1.
 V1 = [
-    ("a session", "import tensorflow\nwith tensorflow.Session() as s:\n    pass", "--v1"),
     ("eager TF 1", TF + "tf.enable_eager_execution()\nwith tf.GradientTape() as tape:\n    pass", "--v1"),
     # Nearly.
     ("behind a gate", TF + "if tf.__version__.startswith('1.'):\n    s = tf.Session()", ""),
-    ("behind hasattr", TF + "s = tf.Session() if hasattr(tf, 'Session') else None", ""),
     ("in a text", TF + "'tf.Session()'  # tf.placeholder", ""),
-]
-
-CONTRIB = [
-    ("an attribute", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib"),
-    ("and TF 1", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\ntf.Session()", "--v1 --contrib"),
 ]
 
 GRAPH = TF + "tf.compat.v1.disable_eager_execution()\n"
 _APPLY = "    def _resource_apply_dense(self, g, v): pass"
 # Programs of Keras 2 and of its older optimizers.
 KERAS = [
-    ("with an optimizer", WRAPPED, OF_2_8),
     ("a function of losses", TF + "loss = tf.keras.losses.mean_squared_error(x, y)", "--keras 2"),
     ("a function of tf.losses", TF + "m = tf.keras.Model()\nloss = tf.losses.mean_squared_error(x, y)", "--keras 2"),
-    ("an alias of an alias", TF + "k = tf.keras\nK = k.backend\nK.learning_phase()", "--keras 2"),
-    ("fit_generator", TF + "m = tf.keras.Sequential()\nm.fit_generator(None)", "--keras 2"),
     ("lr of a model's", TF + "m = tf.keras.Sequential()\nm.compile()\nm.optimizer.lr = 1", "--keras 2"),
     *(
         (f"{rate} of a model's", TF + f"m = tf.keras.Sequential()\ntf.keras.backend.{rate}, 1)", "--keras 2")
@@ -68,8 +60,6 @@ KERAS = [
             (f"B = tf.keras.optimizers.Optimizer if tf.__version__ < x else tf.Module\nclass X(B):\n{_APPLY}", ""),
         )
     ),
-    # Nearly.
-    ("keras alone", "import keras\nkeras.layers.Dense(1)", ""),
 ]
 
 MODEL = TF + "import os, tempfile\nmodel = tf.keras.Sequential()\n"
@@ -126,8 +116,6 @@ SAVING = [
             "path_of('b')",
         )
     ),
-    ("to .h5", MODEL + "def f(d): model.save(os.path.join(d, 'a.h5'))", ""),
-    ("to an f-string", MODEL + "def f(d): model.save(f'{d}/a.h5')", ""),
     ("to what is not told", MODEL + "model.save(*arguments)\nmodel.save(paths[0])", ""),
     ("to .hdf5", MODEL + "model.save('a.hdf5')", ""),
     ("to the hub", MODEL + "def f(u): model.save(f'hf://{u}/model')\nmodel.save('hf://a/b')", ""),
@@ -138,9 +126,7 @@ SESSION = "    tf.Session()\n"
 _PARSE = "from packaging.version import parse as P\n"
 _NEW = TF + "NEW = tf.__version__ > x\n"
 GATES = [
-    ("a version", TF + "if tf.__version__ < '2.5':\n    pass\nelif tf.version.VERSION > x:\n" + SESSION, ""),
     ("a part after others", TF + "*_, a, b = tf.__version__.split('.')\nif a == '9':\n" + SESSION, ""),
-    ("what TensorFlow has", TF + "if hasattr(tf, 'Session'):\n" + SESSION, ""),
     ("a module that may be None", TF + "try:\n    import tf_keras\nexcept ImportError:\n    tf_keras = None\n"
      "if tf_keras is None:\n" + SESSION, ""),
     ("not what TensorFlow has", TF + "mp = tf.keras.mixed_precision\n"
@@ -219,18 +205,7 @@ NO_GATES = [
     ("a device", TF + "if tf.test.is_gpu_available():\n" + SESSION, "--v1"),
     ("the version of a library", TF + "import lib\nif lib.VERSION < '2':\n" + SESSION, "--v1"),
     ("a default of an object", TF + "s = getattr(config, 'session', tf.Session())", "--v1"),
-    ("an option", TF + "args = parse()\nif args.use_legacy_decay:\n" + SESSION, "--v1"),
     ("numbers and text", TF + "VER = '2'\nif VER < 2:\n" + SESSION, "--v1"),
-    (
-        "a name of names",
-        TF + "a0 = 1\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "if a9:\n" + SESSION,
-        "--v1",
-    ),
-    (
-        "either way",
-        TF + "ON = True\ndef f():\n    if ON:\n        pass\n    else:\n        return\n" + SESSION + "f()",
-        "--v1",
-    ),
     ("a flag of TensorFlow", TF + "FLAGS = tf.compat.v1.flags.FLAGS\nif FLAGS.fp16:\n" + SESSION, "--v1"),
     *(
         (source, _NEW + source, "--v1")
@@ -264,8 +239,6 @@ NO_GATES = [
     ),
 ]  # fmt: skip
 NAMES = [
-    ("of a tuple", TF + "mp, n = tf.keras.mixed_precision.experimental, 1\nmp.set_policy('float32')", "--keras 2"),
-    ("None first", "tf = None\n" + TF + "tf.Session()", "--v1"),
     ("by a walrus", "import tensorflow\n[(t := tensorflow) for _ in x]\n(tf := t).Session()", "--v1"),
     ("of a function around", "def f():\n    s = None\n    class C:\n        def g(self):\n            nonlocal s, late\n"
      "            import tensorflow as s\n            s.Session()\n    late = 2", "--v1"),
@@ -284,11 +257,10 @@ SPELLINGS = [
                        "__import__('tensorflow', fromlist=['Session'])")
     ),
     ("the package keras", "import keras\nkeras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
-    ("layers of TF 1", "import tensorflow.compat.v2 as tf\ntf.compat.v1.layers.dense(x, 1)", "--keras 2"),
 ]  # fmt: skip
 _REPLACED = "--keras 2 --replace-existing"
 SUB = TF + "class L(tf.keras.mixed_precision.LossScaleOptimizer):\n    def __init__(self, opt, **kw):\n        "
-_COPY = "tensorflow.python.keras"
+_COPY = TF + "from tensorflow.python.keras.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
 SUBCLASSES = [
     *(
         (call, SUB + call, expected)
@@ -297,40 +269,24 @@ SUBCLASSES = [
             ("super().__init__(opt, 5)", ""),
             ("if tf.__version__ < x: super().__init__(opt, False)", ""),
             ("tf.__version__ < x and super().__init__(opt, False)", ""),
+            ("super().__init__(opt, False, 2)", _REPLACED),
+            ("tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, False)", _REPLACED),
             ("other(opt, False)", ""),
         )
     ),
     ("after a call of another class", "object.__init__(x)\n" + SUB + "super().__init__(opt, True)", _REPLACED),
     ("of two bases", SUB.replace("Optimizer)", "Optimizer, Mixin)") + "super().__init__(opt, True)", _REPLACED),
-    (
-        "by the name of the base and by position",
-        SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, False)",
-        _REPLACED,
-    ),
-    ("by position", SUB + "super().__init__(opt, False, 2)", _REPLACED),
-    (
-        "of the private copy",
-        TF + f"from {_COPY}.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
-        "L(tf.keras.optimizers.SGD())",
-        _REPLACED,
-    ),
-    (
-        "of and by the copy",
-        TF + f"from {_COPY}.mixed_precision.loss_scale_optimizer import LossScaleOptimizer as L\n"
-        f"from {_COPY}.optimizer_v2.adam import Adam\nL(Adam())\nL(tf.keras.optimizers.SGD())",
-        "",
-    ),
-    (
-        "by the name of the base",
-        SUB + "tf.keras.mixed_precision.LossScaleOptimizer.__init__(self, opt, dynamic=False)",
-        _REPLACED,
+    *(
+        (f"of the private copy: {code}", f"{_COPY}{code}L(tf.keras.optimizers.SGD())", expected)
+        for code, expected in (
+            ("", _REPLACED),
+            ("from tensorflow.python.keras.optimizer_v2.adam import Adam\nL(Adam())\n", ""),
+        )
     ),
 ]
 AMP = TF + "AMP = False\n"
 SETS_POLICY = "tf.keras.mixed_precision.experimental.set_policy('float32')\n"
 SWITCHES = [
-    ("a switch", AMP + "if AMP:\n    " + SETS_POLICY, "--keras 2"),
-    ("negated", TF + "NO_AMP = True\nif not NO_AMP:\n    " + SETS_POLICY, "--keras 2"),
     ("the other arm", TF + "NEW = True\nif NEW:\n    pass\nelse:\n    " + SETS_POLICY, ""),
     ("after a return", AMP + "def f():\n    if not AMP:\n        return\n    " + SETS_POLICY + "f()", "--keras 2"),
     ("what is imported behind it", AMP + "if AMP:\n    from tensorflow.keras.mixed_precision import experimental as e\n    e.set_policy('float32')", "--keras 2"),
@@ -339,24 +295,17 @@ SWITCHES = [
     ("contradicted", AMP + "import tf_keras\nif AMP:\n    " + SETS_POLICY, ""),
     *(
         (f"contradicted, by {test}", AMP + f"MODE, VER = 'tf2', 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
-        for test in ("AMP and A", "AMP is True", "not (A or not AMP)")
-    ),
-    *(
-        (f"contradicted, by {test}", TF + f"MODE = 'tf2'\nVER = 2\nwith tf.GradientTape():\n    pass\nif {test}:\n    tf.Session()", "")
-        for test in ("MODE == 'tf1'", "VER == 1", "VER < 2")
+        for test in ("AMP and A", "AMP is True", "not (A or not AMP)", "MODE == 'tf1'", "VER < 2")
     ),
     ("TF 1", AMP + "if AMP:\n    tf.Session()", ""),
     ("TF 1 that runs anyway", AMP + "tf.placeholder(tf.float32)\nif AMP:\n    tf.Session()", "--v1"),
     ("a version", TF + "SETS_POLICY = tf.__version__ < '2.4'\nif SETS_POLICY:\n    pass\nelse:\n    " + SETS_POLICY, ""),
 ]  # fmt: skip
 FIRST_TRY = [
-    ("metrics", TF + "m = tf.keras.metrics.Mean()\nm.reset_states()", "--keras 2"),
     ("an aggregator", TF + "tf.optimizers.Adam(1, gradient_aggregator=f)", "--keras 2 --legacy-optimizers"),
     ("arguments of new optimizers", TF + "tf.keras.optimizers.Adam(1, jit_compile=True, lr=1)", "--keras 2"),
     ("the real name", "import tensorflow_core as tf\ntf.Session()", "--v1"),
     ("all of contrib", "from tensorflow.contrib import *", "--v1"),
-    ("cells of TF 1", TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
-    ("contrib and layers", TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\nx = tf.placeholder(1)\ntf.layers.dense(x, 2)", "--v1 --contrib --keras 2"),
 ]  # fmt: skip
 
 _COMPILED = "m = tf.keras.Sequential()\nm.compile('sgd')\n"
@@ -372,11 +321,6 @@ AS_OF = [
         f"{OF_2_8} --as-of 2.3",
     ),
     (
-        "of what isinstance finds",
-        EXPERIMENTAL + "def f(o):\n    if isinstance(o, prec.LossScaleOptimizer):\n        o.loss_scale()",
-        "--keras 2 --as-of 2.3",
-    ),
-    (
         "by a star",
         TF + "from tensorflow.keras.mixed_precision.experimental import *\n"
         "o = LossScaleOptimizer(tf.keras.optimizers.SGD(1), 1)\no.loss_scale()",
@@ -389,10 +333,7 @@ AS_OF = [
             "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
             "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), loss_scale=s)\ns()\no.get_config()",
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
-            "o = L(SGD(), 1)\nclass A:\n    def loss_scale(self): pass\no.loss_scale()",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
-            "s = L(SGD(), 1).loss_scale\ns()",
-            "o = L(SGD(), 1)\ngetattr(o, 'loss_scale')()",
             "from x import get_loss_scale_weights\nget_loss_scale_weights(L(SGD(), 1).loss_scale)",
             "(o := L(SGD(), 1)).loss_scale()",
             *(
@@ -502,8 +443,6 @@ AS_OF = [
             "o = L(SGD())\nassert not isinstance(o.loss_scale, tf.mixed_precision.experimental.LossScale)",
             "o = L(SGD())\nisinstance(o.loss_scale, tf.Tensor)",
             "o = L(SGD())\nget_loss_scale_weights(o._loss_scale), get_loss_scale_weights()",
-            "s = L(SGD()).loss_scale\ns = thing\ns()",
-            "s = L(SGD()).loss_scale\nif callable(s): s = s()",
             "a = b = L(SGD())\nif callable(b.loss_scale): b.loss_scale()",
             "from packaging import version\na = b = L(SGD())\n"
             "if version.parse(tf.__version__) < version.parse('2.4'): b.loss_scale()",
@@ -527,21 +466,12 @@ opt = L(tf.keras.optimizers.SGD(0.1))
 )
 REPLACING = [
     (
-        "with its arguments",
-        TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(o, dynamic=False, initial_scale=2)",
-        3,
-        "--replace-existing",
-    ),
-    ("lr of a wrapper", NEW + "opt.lr = 0.5", None, "--keras 2"),
-    *(
-        (f"{use}, which the last wrapper of Keras 2 has not", NEW + use, None, "--keras 2 --replace-existing")
-        for use in (
-            "opt.momentum = 0.5",
-            "opt._decayed_lr(tf.float32)",
-        )
+        "a method that the last wrapper of Keras 2 has not",
+        NEW + "opt._decayed_lr(tf.float32)",
+        "--keras 2 --replace-existing",
     ),
     *(
-        (f"{use}, which only wrappers over legacy optimizers have", NEW + use, None, OF_2_8)
+        (f"{use}, which only wrappers over legacy optimizers have", NEW + use, OF_2_8)
         for use in (
             "opt.decay = 0.5",
             "def f(o): return o.decay\nf(opt)",
@@ -552,7 +482,7 @@ REPLACING = [
         )
     ),
     *(
-        (f"of a wrapper of mpls, {code}", MPLS + code, None, expected)
+        (f"of a wrapper of mpls, {code}", MPLS + code, expected)
         for code, expected in (
             ("opt.lr\nopt.weights\nopt.dynamic\nopt.get_scaled_loss(1)\nopt.beta_1\nopt.minimize(f, v)", ""),
             ("m.compile(opt)\nm.optimizer.loss_scale\nm.optimizer.lr = 1", ""),
@@ -567,12 +497,7 @@ REPLACING = [
         )
     ),
     *(
-        (
-            f"{use}, which only those of mpls over legacy optimizers have",
-            NEW + use,
-            None,
-            f"{OF_2_8} --replace-existing",
-        )
+        (f"{use}, which only those of mpls over legacy optimizers have", NEW + use, f"{OF_2_8} --replace-existing")
         for use in (
             "opt._get_hyper('learning_rate')",
             "opt._set_hyper('learning_rate', 1)",
@@ -584,11 +509,10 @@ REPLACING = [
         TF
         + "class W(tf.keras.mixed_precision.LossScaleOptimizer):\n"
         + "    def apply_gradients(self, gv, name=None, experimental_aggregate_gradients=True): pass",
-        None,
         "--keras 2 --legacy-optimizers --replace-existing",
     ),
     # Nearly.
-    ("a scale by position", NEW.replace("0.1)", "0.1), 128.0"), None, ""),
+    ("a scale by position", NEW.replace("0.1)", "0.1), 128.0"), ""),
 ]
 
 # Programs that get the public wrapper in roundabout ways.
@@ -798,3 +722,22 @@ FLOWS = [
         )
     ),
 ]
+TABLES = {
+    "tf 1": V1,
+    "keras": KERAS,
+    "saving": SAVING,
+    "as of": AS_OF,
+    "replacing": REPLACING,
+    "branches": TWO_BRANCHES,
+    "flows": FLOWS,
+    "gates": GATES,
+    "no gates": NO_GATES,
+    "names": NAMES,
+    "spellings": SPELLINGS,
+    "subclasses": SUBCLASSES,
+    "at once": FIRST_TRY,
+    # Most hints name what the source shows before the program runs.
+    "hints": [
+        (name, case.source, case.options if case.chosen is None else case.chosen) for name, case in CASES.items()
+    ],
+}

@@ -21,6 +21,9 @@ REPLACED = """import tensorflow as tf
 opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5))
 opt.get_scaled_loss(tf.constant(1.0))
 """
+FIXED = """import tensorflow as tf
+opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), dynamic=False)
+"""
 
 
 def chosen(source: str, *words: str, **variables: str) -> tuple[dict[str, Any], str]:
@@ -90,9 +93,13 @@ class ChoosingTest(unittest.TestCase):
             self.assertNotIn(f"{word} ", f"{flags} ")
 
     def test_what_follows_from_it(self) -> None:
-        options, said = chosen(REPLACED, "--keras", "3")
-        self.assertEqual(options, {"keras": 3, "replace_existing": True})
-        self.assertIn("chose --replace-existing (train.py:3 calls .get_scaled_loss())", said)
+        for source, why in (
+            (REPLACED, "3 calls .get_scaled_loss()"),
+            (FIXED, "2 gives tf.keras.mixed_precision.LossScaleOptimizer dynamic="),
+        ):
+            options, said = chosen(source, "--keras", "3")
+            self.assertEqual(options, {"keras": 3, "replace_existing": True})
+            self.assertIn(f"chose --replace-existing (train.py:{why})", said)
 
     @parameterized.expand([("1", {"as_of": "2.3", "legacy_optimizers": True}), ("0", {"as_of": "2.3"})])
     def test_the_environment_wins(self, variable: str, expected: dict[str, Any]) -> None:

@@ -9,46 +9,10 @@ import unittest
 from parameterized import parameterized
 
 from tests.commands import run_command
-from tests.install.hint_cases import CASES
 
 from .programs import EXPERIMENTAL, NEW, TF, WRAPPED, described, flags, program, read
-from .rules_all import (
-    AS_OF,
-    CONTRIB,
-    FIRST_TRY,
-    FLOWS,
-    GATES,
-    KERAS,
-    NAMES,
-    NO_GATES,
-    REPLACING,
-    SAVING,
-    SPELLINGS,
-    SUBCLASSES,
-    SWITCHES,
-    TWO_BRANCHES,
-    V1,
-)
+from .rules_all import SWITCHES, TABLES
 
-TABLES = {
-    "tf 1": V1,
-    "contrib": CONTRIB,
-    "keras": KERAS,
-    "saving": SAVING,
-    "as of": AS_OF,
-    "branches": TWO_BRANCHES,
-    "flows": FLOWS,
-    "gates": GATES,
-    "no gates": NO_GATES,
-    "names": NAMES,
-    "spellings": SPELLINGS,
-    "subclasses": SUBCLASSES,
-    "at once": FIRST_TRY,
-    # Most hints name what the source shows before the program runs.
-    "hints": [
-        (name, case.source, case.options if case.chosen is None else case.chosen) for name, case in CASES.items()
-    ],
-}
 # A line for each option.
 SIGNS = {
     "--v1": "tensorflow.placeholder(1)",
@@ -75,10 +39,6 @@ class RulesTest(unittest.TestCase):
                 lines = [f"def f{number}(): {line}" for number, line in enumerate(lines)]
             with self.subTest(label):
                 self.assertEqual(flags("\n".join(["import tensorflow", *lines, source])), expected)
-
-    @parameterized.expand(REPLACING)
-    def test_names_that_mean_another_class(self, label: str, source: str, keras: int | None, expected: str) -> None:
-        self.assertEqual(flags(source, keras), expected)
 
     @parameterized.expand(SWITCHES)
     def test_constants_that_switch(self, label: str, source: str, expected: str) -> None:
