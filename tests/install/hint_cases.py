@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+TF = "import tensorflow as tf\n"
+LEGACY = "--keras 2 --legacy-optimizers"
+
 OPT = """
 import tensorflow as tf
 import tf_keras
@@ -117,24 +120,24 @@ CASES = {
         OPT + "@tf.function\ndef step():\n    return 2 * opt.loss_scale()\nstep()", "--as-of 2.3"
     ),
     "scaled": Case(
-        "import tensorflow as tf\nopt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD())\n"
+        TF + "opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD())\n"
         "opt.get_scaled_loss(tf.constant(1.0))",
         "--keras 2",
     ),
-    "contrib": Case("import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib"),
+    "contrib": Case(TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)", "--contrib"),
     "contrib_module": Case("import tensorflow.contrib.mixed_precision as mp\nmp.LossScaleManager", "--contrib"),
     "slim": Case("from tensorflow.contrib import slim", says="the package tf-slim has tf.contrib.slim", chosen="--v1"),
-    "rnn": Case("import tensorflow as tf\ntf.contrib.rnn.LSTMCell(4)", says="tf.compat.v1.nn.rnn_cell", chosen="--v1"),
-    "placeholder": Case("import tensorflow as tf\ntf.placeholder(tf.float32)", "--v1"),
+    "rnn": Case(TF + "tf.contrib.rnn.LSTMCell(4)", says="tf.compat.v1.nn.rnn_cell", chosen="--v1"),
+    "placeholder": Case(TF + "tf.placeholder(tf.float32)", "--v1"),
     "session": Case("from tensorflow import Session", "--v1"),
-    "adam": Case("import tensorflow as tf\ntf.train.AdamOptimizer(0.1)", "--v1"),
-    "flags": Case("import tensorflow as tf\ntf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1"),
+    "adam": Case(TF + "tf.train.AdamOptimizer(0.1)", "--v1"),
+    "flags": Case(TF + "tf.app.flags.DEFINE_integer('x_of_hints', 1, '')", "--v1"),
     "child": Case(
         'from multiprocessing.pool import RemoteTraceback as R\nimport tensorflow as tf\nraise ImportError("cannot '
         "import name 'experimental'\", name='tensorflow.keras.mixed_precision') from R('')",
         says="leave out --no-children",
     ),
-    "estimator": Case("import tensorflow as tf\ntf.estimator.RunConfig()", says="removed in TF 2.16"),
+    "estimator": Case(TF + "tf.estimator.RunConfig()", says="removed in TF 2.16"),
     "tracking": Case("from tensorflow.python.training.tracking import base", says="tensorflow.python.trackable"),
     "context": Case(
         "from tensorflow.python.distribute import distribution_strategy_context",
@@ -142,13 +145,13 @@ CASES = {
     ),
     "mnist": Case("from tensorflow.examples.tutorials.mnist import input_data", says="tf.keras.datasets"),
     "scikit": Case("from tensorflow.keras.wrappers.scikit_learn import KerasClassifier", says="scikeras"),
-    "decayed": Case(SGD + "opt._decayed_lr(tf.float32)", "--keras 2 --legacy-optimizers"),
-    "updates": Case(SGD + "opt.get_updates", "--keras 2 --legacy-optimizers"),
-    "weights": Case(SGD + "opt.get_weights()", "--keras 2 --legacy-optimizers"),
-    "lr": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(lr=0.1)", "--keras 2 --legacy-optimizers"),
-    "legacy": Case("import tensorflow as tf\ntf.keras.optimizers.legacy.SGD(0.1)", "--keras 2"),
-    "layers": Case("import tensorflow as tf\ntf.compat.v1.layers.dense(tf.ones([1, 1]), 1)", "--keras 2"),
-    "phase": Case("import tensorflow as tf\ntf.keras.backend.learning_phase()", "--keras 2"),
+    "decayed": Case(SGD + "opt._decayed_lr(tf.float32)", LEGACY),
+    "updates": Case(SGD + "opt.get_updates", LEGACY),
+    "weights": Case(SGD + "opt.get_weights()", LEGACY),
+    "lr": Case(TF + "tf.keras.optimizers.Adam(lr=0.1)", LEGACY),
+    "legacy": Case(TF + "tf.keras.optimizers.legacy.SGD(0.1)", "--keras 2"),
+    "layers": Case(TF + "tf.compat.v1.layers.dense(tf.ones([1, 1]), 1)", "--keras 2"),
+    "phase": Case(TF + "tf.keras.backend.learning_phase()", "--keras 2"),
     "experimental_layers": Case("from tensorflow.keras.layers.experimental import preprocessing", "--keras 2"),
     # Members of the wrapper of TF 2.4 to 2.15, on that of Keras 3.
     **{
@@ -175,18 +178,18 @@ CASES = {
     "of_wrapper_beta_1": Case(ADAM + "float(opt.beta_1)", "--keras 2 --replace-existing", "passed this on"),
     "of_wrapper_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
     "of_wrapper_given_loss_scale": Case(GIVEN + "model.optimizer.loss_scale", "--keras 2"),
-    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers", chosen=""),
+    "of_wrapper_given_momentum": Case(GIVEN + "model.optimizer.momentum", LEGACY, chosen=""),
     "of_derived": Case(
         DERIVED + "    def scale(self):\n        return self.loss_scale\nOwn(tf.keras.optimizers.SGD()).scale()",
         "--keras 2 --replace-existing",
     ),
-    "of_wrapper_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
-    "of_wrapper_slot": Case(WRAPPED + "opt.get_slot(v, 'momentum')", "--keras 2 --legacy-optimizers"),
+    "of_wrapper_decay": Case(WRAPPED + "opt.decay", LEGACY),
+    "of_wrapper_slot": Case(WRAPPED + "opt.get_slot(v, 'momentum')", LEGACY),
     # Members of optimizers.
     "of_optimizer_lr": Case(SGD + "opt.lr", "--keras 2"),
     "of_backend_set_value": Case(SGD + "tf.keras.backend.set_value(opt.iterations, 1)", "--keras 2", chosen=""),
-    "of_optimizer_decay": Case(SGD + "opt.decay", "--keras 2 --legacy-optimizers", chosen=""),
-    "of_optimizer_weights": Case(SGD + "opt.weights", "--keras 2 --legacy-optimizers", chosen=""),
+    "of_optimizer_decay": Case(SGD + "opt.decay", LEGACY, chosen=""),
+    "of_optimizer_weights": Case(SGD + "opt.weights", LEGACY, chosen=""),
     "of_model": Case(
         MODEL + "model.compile('sgd', 'mse')\ntf.keras.backend.get_value(model.optimizer.lr)",
         "--keras 2",
@@ -197,10 +200,10 @@ CASES = {
     "compiled_named": Case(NAMED + "opt.loss_scale", "--keras 2", chosen=""),
     "compiled_scaled": Case(NAMED + "opt.get_scaled_loss(tf.constant(1.0))", "--keras 2"),
     "compiled_variables": Case(COMPILED + "opt.variables()", "--keras 2", chosen=""),
-    "compiled_weights": Case(COMPILED + "opt.weights", "--keras 2 --legacy-optimizers", chosen="--keras 2"),
-    "compiled_beta_1": Case(COMPILED + "opt.beta_1", "--keras 2 --legacy-optimizers", chosen=""),
+    "compiled_weights": Case(COMPILED + "opt.weights", LEGACY, chosen="--keras 2"),
+    "compiled_beta_1": Case(COMPILED + "opt.beta_1", LEGACY, chosen=""),
     # How frameworks refuse what others took.
-    "reset_states": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_states()", "--keras 2"),
+    "reset_states": Case(TF + "tf.keras.metrics.Mean().reset_states()", "--keras 2"),
     "reset_states_of_model": Case(MODEL + "model.reset_states()", "--keras 2", chosen=""),
     "generator": Case(MODEL + "tf.keras.Model.fit_generator", "--keras 2", chosen=""),
     "workers": Case(
@@ -208,11 +211,9 @@ CASES = {
         "--keras 2",
     ),
     "save_format": Case(MODEL + "model.save_weights('w', save_format='tf')", "--keras 2"),
-    "epochs_between": Case(
-        "import tensorflow as tf\ntf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2"
-    ),
+    "epochs_between": Case(TF + "tf.keras.callbacks.ModelCheckpoint('x.h5', period=3)", "--keras 2"),
     "layers_in_graphs": Case(
-        "import tensorflow as tf\nwith tf.Graph().as_default():\n    layer = tf.keras.layers.Dense(1)\n"
+        TF + "with tf.Graph().as_default():\n    layer = tf.keras.layers.Dense(1)\n"
         "    loss = tf.reduce_sum(layer(tf.ones([1, 1])))\n"
         "    tf.compat.v1.train.AdamOptimizer().compute_gradients(loss, layer.trainable_variables)",
         "--keras 2",
@@ -233,51 +234,37 @@ CASES = {
     "fixed": Case(
         SGD + "tf.keras.mixed_precision.LossScaleOptimizer(opt, dynamic=False, initial_scale=8)", "--keras 2"
     ),
-    "dynamic_layer": Case("import tensorflow as tf\ntf.keras.layers.Dense(1, dynamic=True)", "--keras 2", chosen=""),
+    "dynamic_layer": Case(TF + "tf.keras.layers.Dense(1, dynamic=True)", "--keras 2", chosen=""),
     "transformers": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
-        "--keras 2 --legacy-optimizers",
+        TF + "tf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
+        LEGACY,
         "taken this argument",
     ),
-    "aggregator": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.Adam(gradient_aggregator=None)", "--keras 2 --legacy-optimizers"
-    ),
-    "schedule_decay": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.Nadam(schedule_decay=0.004)",
-        "--keras 2 --legacy-optimizers",
-        chosen="",
-    ),
-    "lr_alone": Case(
-        "import tensorflow as tf\nsettings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2", chosen=""
-    ),
-    "two_clippings": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2", chosen=""
-    ),
-    "own_rule": Case(OWN_RULE, "--keras 2 --legacy-optimizers", "called this method"),
-    "reduction": Case(
-        "import tensorflow as tf\ntf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2", chosen=""
-    ),
+    "aggregator": Case(TF + "tf.keras.optimizers.Adam(gradient_aggregator=None)", LEGACY),
+    "schedule_decay": Case(TF + "tf.keras.optimizers.Nadam(schedule_decay=0.004)", LEGACY, chosen=""),
+    "lr_alone": Case(TF + "settings = {'lr': 0.1}\ntf.keras.optimizers.SGD(**settings)", "--keras 2", chosen=""),
+    "two_clippings": Case(TF + "tf.keras.optimizers.SGD(clipnorm=1.0, clipvalue=1.0)", "--keras 2", chosen=""),
+    "own_rule": Case(OWN_RULE, LEGACY, "called this method"),
+    "reduction": Case(TF + "tf.keras.losses.MeanSquaredError(reduction='auto')", "--keras 2", chosen=""),
     "metric_of_layer": Case(
         MODEL + "model.add_metric(tf.constant(1.0), name='x')", "--keras 2", is_cured=False, chosen=""
     ),
-    "op_on_input": Case("import tensorflow as tf\ntf.reduce_sum(tf.keras.Input((1,)))", "--keras 2", chosen=""),
+    "op_on_input": Case(TF + "tf.reduce_sum(tf.keras.Input((1,)))", "--keras 2", chosen=""),
     # Where Keras and TensorFlow change the error and its traceback on its way.
     "lr_in_callback": Case(
         MODEL + "class Own(tf.keras.callbacks.Callback):\n    def on_epoch_begin(self, epoch, logs=None):\n"
         "        tf.keras.optimizers.SGD(lr=0.1)\n"
         "model.compile('sgd', 'mse')\nmodel.fit(tf.ones([1, 1]), tf.ones([1, 1]), verbose=0, callbacks=[Own()])",
-        "--keras 2 --legacy-optimizers",
+        LEGACY,
     ),
     "reset_states_in_layer": Case(
-        "import tensorflow as tf\nclass Own(tf.keras.layers.Layer):\n    def call(self, x):\n"
+        TF + "class Own(tf.keras.layers.Layer):\n    def call(self, x):\n"
         "        tf.keras.metrics.Mean().reset_states()\n        return x\nOwn()(tf.ones([1, 1]))",
         "--keras 2",
     ),
     # Names that only Keras 2 in TF 1 has.
-    "dtype_behavior": Case(
-        "import tensorflow as tf\ntf.keras.layers.enable_v2_dtype_behavior()", "--v1 --keras 2", "Keras 2 in TF 1"
-    ),
-    "cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    "dtype_behavior": Case(TF + "tf.keras.layers.enable_v2_dtype_behavior()", "--v1 --keras 2", "Keras 2 in TF 1"),
+    "cudnn": Case(TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
     # All options that the program needs, not those for the first error alone.
     "contrib_and_layers": Case(
         "import tensorflow.compat.v1 as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
@@ -286,7 +273,7 @@ CASES = {
         chosen="--keras 2",
     ),
     "contrib_in_tf_1": Case(
-        "import tensorflow as tf\ntf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
+        TF + "tf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
         "tf.layers.dense(tf.placeholder(tf.float32, [1, 1]), 1)",
         "--v1 --contrib --keras 2",
     ),
@@ -295,18 +282,15 @@ CASES = {
     ),
     # Raised from another error.
     "from_another": Case(
-        "import tensorflow as tf\ntry:\n    tf.placeholder\nexcept AttributeError as error:\n"
-        "    raise RuntimeError('old') from error",
+        TF + "try:\n    tf.placeholder\nexcept AttributeError as error:\n    raise RuntimeError('old') from error",
         "--v1",
         chosen="",
     ),
-    "during_another": Case(
-        "import tensorflow as tf\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    tf.placeholder", "--v1", chosen=""
-    ),
+    "during_another": Case(TF + "try:\n    1 / 0\nexcept ZeroDivisionError:\n    tf.placeholder", "--v1", chosen=""),
     # Last, as a graph rewrite that is enabled stays so.
     "rewrite": Case(
         SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)",
-        "--keras 2 --legacy-optimizers",
+        LEGACY,
         "the graph rewrite takes",
     ),
     "own_wrapper_float16": Case(
@@ -318,7 +302,6 @@ CASES = {
         chosen="",
     ),
     # What looks alike, and has another cause.
-    "typo_of_wrapper": Case(WRAPPED + "opt.loss_scal"),
     "of_no_wrapper": Case(WRAPPED + "opt.nothing"),
     "of_the_copy": Case(
         SGD + "from tensorflow.python.keras.mixed_precision import loss_scale_optimizer as l\n"
@@ -328,7 +311,6 @@ CASES = {
     "of_another_optimizer": Case(WRAPPED + "opt.beta_1", chosen="--keras 2 --replace-existing"),
     "of_no_variable": Case(ADAM + "opt.epsilon"),
     "of_plain_optimizer": Case(SGD + "opt.loss_scale"),
-    "of_plain_dynamic": Case(SGD + "opt.dynamic"),
     "own_wrapper": Case("class LossScaleOptimizer: pass\nLossScaleOptimizer().loss_scale"),
     "own_apply": Case(
         "class BaseOptimizer:\n    def apply_gradients(self, pairs): pass\n"
@@ -336,16 +318,13 @@ CASES = {
     ),
     "other_argument_of_apply": Case(WRAPPED + "opt.apply_gradients([(v * 1.0, v)], aggregate=False)"),
     "name_of_keras_3": Case(
-        "import tensorflow as tf\nopt = tf.keras.optimizers.LossScaleOptimizer(tf.keras.optimizers.SGD())\n"
-        "opt.loss_scale",
+        TF + "opt = tf.keras.optimizers.LossScaleOptimizer(tf.keras.optimizers.SGD())\nopt.loss_scale",
         chosen="--replace-existing",
     ),
     "config_of_public": Case(WRAPPED + "opt.get_config()['loss_scale']"),
     "own_config": Case("config = {'initial_scale': 1}\nconfig['loss_scale']"),
-    "other_key_of_config": Case(
-        EXPERIMENTAL + "opt.get_config()['loss_scales']", chosen="--keras 2 --legacy-optimizers"
-    ),
-    "other_argument": Case("import tensorflow as tf\ntf.keras.optimizers.Adam(rl=0.1)"),
+    "other_key_of_config": Case(EXPERIMENTAL + "opt.get_config()['loss_scales']", chosen=LEGACY),
+    "other_argument": Case(TF + "tf.keras.optimizers.Adam(rl=0.1)"),
     "saved": Case(MODEL + "model.save('saved')", "--keras 2"),
     "saved_weights": Case(MODEL + "model.save_weights('epoch_1')", "--keras 2"),
     "saved_by_callback": Case(MODEL + "tf.keras.callbacks.ModelCheckpoint('best')", "--keras 2"),
@@ -355,12 +334,12 @@ CASES = {
         "--keras 2",
         is_cured=False,
     ),
-    "loaded_from_elsewhere": Case("import tensorflow as tf\ntf.keras.models.load_model('nowhere')", chosen="--keras 2"),
-    "private": Case("import tensorflow as tf\ntf.python.framework", "--v1", chosen=""),
+    "loaded_from_elsewhere": Case(TF + "tf.keras.models.load_model('nowhere')", chosen="--keras 2"),
+    "private": Case(TF + "tf.python.framework", "--v1", chosen=""),
     "typo_of_optimizer": Case(SGD + "opt._decayed_lrs"),
-    "call_of_own_tensor": Case("import tensorflow as tf\nscale = tf.constant(1.0)\nscale()"),
+    "call_of_own_tensor": Case(TF + "scale = tf.constant(1.0)\nscale()"),
     "call_with_arguments": Case(OPT + "opt.loss_scale(3)"),
-    "typo": Case("import tensorflow as tf\ntf.placeholdr(tf.float32)"),
+    "typo": Case(TF + "tf.placeholdr(tf.float32)"),
     "no_module": Case("import tensorflow.contribution"),
     # Messages of frameworks, raised by the program itself.
     **{
@@ -379,17 +358,13 @@ CASES = {
     "own_fit": Case("class Trainer:\n    def fit(self, x): pass\nTrainer().fit(1, workers=2)"),
     # Mistakes that every release refuses.
     "typo_of_argument": Case(MODEL + "model.compile('sgd', 'mse', experimental_run_function=False)"),
-    "rewrite_of_nothing": Case(
-        "import tensorflow as tf\ntf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(5)"
-    ),
-    "three_clippings": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(clipnorm=1.0, global_clipnorm=1.0)"),
+    "rewrite_of_nothing": Case(TF + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(5)"),
+    "three_clippings": Case(TF + "tf.keras.optimizers.SGD(clipnorm=1.0, global_clipnorm=1.0)"),
     # The program is for Keras 3 elsewhere, which Keras 2 would break.
     "for_keras_3": Case(SGD + "tf.keras.ops.add(1, 1)\nopt.lr"),
-    "for_keras_3_name": Case("import tensorflow as tf\ntf.keras.ops.add(1, 1)\ntf.keras.backend.learning_phase()"),
+    "for_keras_3_name": Case(TF + "tf.keras.ops.add(1, 1)\ntf.keras.backend.learning_phase()"),
     # The program has dealt with the first error.
-    "dealt_with": Case(
-        "import tensorflow as tf\ntry:\n    tf.placeholder\nexcept AttributeError:\n    raise RuntimeError('own')"
-    ),
+    "dealt_with": Case(TF + "try:\n    tf.placeholder\nexcept AttributeError:\n    raise RuntimeError('own')"),
     "dealt_with_later": Case(
         "try:\n    from tensorflow.contrib import mixed_precision\nexcept ImportError:\n    mixed_precision = None\n"
         "mixed_precision.LossScaleManager"
@@ -399,35 +374,29 @@ CASES = {
 # Programs that run with --keras 2, where the wrapper is that of tf_keras over new optimizers.
 CASES_OF_KERAS_2 = {
     "keras_2_beta_1": Case(ADAM + "float(opt.beta_1)", "--keras 2 --replace-existing"),
-    "keras_2_momentum": Case(WRAPPED + "opt.momentum", "--keras 2 --replace-existing"),
-    "keras_2_clipnorm": Case(WRAPPED + "opt.clipnorm", "--keras 2 --legacy-optimizers"),
+    "keras_2_clipnorm": Case(WRAPPED + "opt.clipnorm", LEGACY),
     "keras_2_weights": Case(WRAPPED + "opt.weights", "--keras 2 --replace-existing"),
-    "keras_2_given": Case(GIVEN + "model.optimizer.momentum", "--keras 2 --legacy-optimizers"),
+    "keras_2_given": Case(GIVEN + "model.optimizer.momentum", LEGACY),
     "keras_2_derived": Case(
         DERIVED + "Own(tf.keras.optimizers.SGD(), initial_scale=4.0)", "--keras 2 --replace-existing"
     ),
-    "keras_2_decay": Case(WRAPPED + "opt.decay", "--keras 2 --legacy-optimizers"),
-    "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", "--keras 2 --legacy-optimizers"),
-    "keras_2_decay_argument": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.Adam(0.1, decay=0.1)", "--keras 2 --legacy-optimizers"
-    ),
+    "keras_2_decay": Case(WRAPPED + "opt.decay", LEGACY),
+    "keras_2_compiled_beta_1": Case(NAMED + "opt.beta_1", LEGACY),
+    "keras_2_decay_argument": Case(TF + "tf.keras.optimizers.Adam(0.1, decay=0.1)", LEGACY),
     "keras_2_transformers": Case(
-        "import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])",
-        "--keras 2 --legacy-optimizers",
+        TF + "tf.keras.optimizers.SGD(0.1, gradient_transformers=[lambda pairs: pairs])", LEGACY
     ),
-    "keras_2_own_rule": Case(OWN_RULE, "--keras 2 --legacy-optimizers"),
-    "keras_2_rewrite": Case(
-        SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)", "--keras 2 --legacy-optimizers"
-    ),
-    "keras_2_cudnn": Case("import tensorflow as tf\ntf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
+    "keras_2_own_rule": Case(OWN_RULE, LEGACY),
+    "keras_2_rewrite": Case(SGD + "tf.compat.v1.mixed_precision.enable_mixed_precision_graph_rewrite(opt)", LEGACY),
+    "keras_2_cudnn": Case(TF + "tf.keras.layers.CuDNNLSTM(2)", "--v1 --keras 2"),
     "keras_2_checkpoint": Case(
         "import tensorflow as tf, tempfile\npath, v = tempfile.mkdtemp() + '/c', tf.Variable(1.0)\n"
         "old = tf.keras.optimizers.legacy.Adam()\nold.apply_gradients([(v * 1.0, v)])\n"
         "tf.train.Checkpoint(v=v, optimizer=old).write(path)\n"
         "tf.train.Checkpoint(v=tf.Variable(2.0), optimizer=tf.keras.optimizers.Adam()).restore(path)",
-        "--keras 2 --legacy-optimizers",
+        LEGACY,
     ),
-    "keras_2_argument": Case("import tensorflow as tf\ntf.keras.optimizers.SGD(0.1, momentun=0.9)"),
-    "keras_2_reset": Case("import tensorflow as tf\ntf.keras.metrics.Mean().reset_stats()"),
+    "keras_2_argument": Case(TF + "tf.keras.optimizers.SGD(0.1, momentun=0.9)"),
+    "keras_2_reset": Case(TF + "tf.keras.metrics.Mean().reset_stats()"),
     "keras_2_nothing": Case(WRAPPED + "opt.nothing"),
 }
