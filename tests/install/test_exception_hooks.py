@@ -50,7 +50,6 @@ def left(*settings: dict[str, Any], call: Callable[[], None] = read) -> Exceptio
 
 class AnnouncingTestCase(unittest.TestCase):
     def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
         # Those of pytest note what they get.
         for owner in (sys, threading):
             patch = mock.patch.object(owner, "excepthook", silent)

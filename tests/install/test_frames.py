@@ -47,12 +47,7 @@ def shown(call: Callable[[], Any]) -> tuple[str, Any, Any]:
     raise AssertionError("no error")
 
 
-class InstallTestCase(unittest.TestCase):
-    def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
-
-
-class TracebackTest(InstallTestCase):
+class TracebackTest(unittest.TestCase):
     @parameterized.expand([(settings, holder) for settings in SETTINGS for holder in HOLDERS])
     def test_missing_attributes(self, settings: str, holder: str) -> None:
         module = HOLDERS[holder]()
@@ -87,7 +82,7 @@ class TracebackTest(InstallTestCase):
             tf.train.experimental.DynamicLossScale  # noqa: B018
 
 
-class MonkeypatchingTest(InstallTestCase):
+class MonkeypatchingTest(unittest.TestCase):
     """Modules whose names are replaced take what others set and delete as plain ones do."""
 
     @parameterized.expand([(*taken, is_read) for taken in TAKEN for is_read in (True, False)])

@@ -35,7 +35,6 @@ def resolvable(installation: Installation) -> list[str]:
 
 class InstallTestCase(unittest.TestCase):
     def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
         for module in IMPORTED:
             importlib.import_module(module)
 

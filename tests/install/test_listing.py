@@ -43,12 +43,7 @@ def bound_by(statement: str) -> dict[str, Any]:
     return {name: value for name, value in bound.items() if not name.startswith("__")}
 
 
-class ListingTestCase(unittest.TestCase):
-    def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
-
-
-class NamespacesTest(ListingTestCase):
+class NamespacesTest(unittest.TestCase):
     @parameterized.expand(NAMESPACES)
     def test_a_restored_one_lists_what_it_had(self, name: str, members: tuple[str, ...]) -> None:
         mpls.install(contrib=True)
@@ -68,7 +63,7 @@ class NamespacesTest(ListingTestCase):
         self.assertGreater(len(removed), 50)
 
 
-class ExistingModulesTest(ListingTestCase):
+class ExistingModulesTest(unittest.TestCase):
     @parameterized.expand(GAINED)
     def test_what_they_gain_is_listed(self, name: str, gained: tuple[str, ...]) -> None:
         module = importlib.import_module(name)

@@ -23,9 +23,6 @@ OTHER = 5 - OF_THIS_PROCESS
 class LoadedTest(unittest.TestCase):
     """TensorFlow is loaded in this process."""
 
-    def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
-
     def test_another_keras_is_refused(self) -> None:
         with self.assertRaisesRegex(RuntimeError, f"loaded, with Keras {OF_THIS_PROCESS}.*before the first `import"):
             mpls.install(keras=OTHER)

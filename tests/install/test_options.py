@@ -57,9 +57,6 @@ SETTINGS = {
 class InProcessTest(InFolder, unittest.TestCase):
     """Some of it in this process, with both Kerases."""
 
-    def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
-
     @parameterized.expand(itertools.product(SETTINGS, ("tf_keras", "keras")))
     @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix

@@ -54,7 +54,6 @@ def state() -> dict[str, Any]:
 
 class TakingAwayTestCase(unittest.TestCase):
     def setUp(self) -> None:
-        self.addCleanup(mpls.uninstall)
         for module in IMPORTED:
             importlib.import_module(module)
         # What TensorFlow loads and remembers when it is first asked, under names of its own too.
