@@ -95,11 +95,6 @@ def test_arguments_for_aggregation() -> None:
             assert takes == (kind.removeprefix("wrapped ") == generation), (name, kind)
 
 
-def test_variables_can_be_called_in_keras_2_only() -> None:
-    for kind, objects in optimizers().items():
-        assert callable(objects[0].variables) == (kind.removeprefix("wrapped ") != "keras3"), kind
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", optimizer_members.ATTRIBUTES_OF_LOSS_SCALES)
 def test_only_loss_scale_objects_have_the_attribute(name: str) -> None:

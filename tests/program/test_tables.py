@@ -47,36 +47,15 @@ class TablesTest(unittest.TestCase):
         # That one is there, and every optimizer in it raises.
         self.assertTrue(within == "optimizers.legacy" or not is_there(other, within))
 
-    def test_legacy_optimizers_are_no_longer_in_keras_3(self) -> None:
-        with self.assertRaisesRegex(ImportError, "not supported in Keras 3"):
-            keras.optimizers.legacy.Adam()
-
     @parameterized.expand([(name,) for name in tables.LATER_THAN_2_10])
     def test_no_legacy_optimizer_is_called_so(self, name: str) -> None:
         self.assertFalse(hasattr(tf_keras.optimizers.legacy, name))
         self.assertTrue(hasattr(tf_keras.optimizers, name) or hasattr(keras.optimizers, name))
 
     def test_arguments_of_the_generations(self) -> None:
-        with self.assertWarns(UserWarning):
-            self.assertEqual(float(tf_keras.optimizers.legacy.SGD(lr=0.5).learning_rate), 0.5)
-        self.assertNotEqual(float(tf_keras.optimizers.SGD(lr=0.5).learning_rate), 0.5)
-        with self.assertRaises(ValueError):
-            keras.optimizers.SGD(lr=0.5)
-        self.assertEqual(tf_keras.optimizers.legacy.SGD(decay=0.5).get_config()["decay"], 0.5)
-        with self.assertRaises(ValueError):
-            tf_keras.optimizers.SGD(decay=0.5)
         for keyword in ("use_ema", "weight_decay", "jit_compile", "ema_momentum"):
             self.assertIn(keyword, inspect.signature(tf_keras.optimizers.SGD).parameters)
             self.assertNotIn(keyword, inspect.signature(tf_keras.optimizers.legacy.SGD).parameters)
-
-    def test_methods_of_the_generations(self) -> None:
-        for name in ("fit_generator", "evaluate_generator", "predict_generator"):
-            self.assertTrue(hasattr(tf_keras.Model, name))
-            self.assertFalse(hasattr(keras.Model, name))
-        self.assertIn("save_format", inspect.signature(tf_keras.Model.save_weights).parameters)
-        self.assertNotIn("save_format", inspect.signature(keras.Model.save_weights).parameters)
-        self.assertTrue(hasattr(tf_keras.optimizers.SGD, "lr"))
-        self.assertFalse(hasattr(keras.optimizers.SGD(), "lr"))
 
     def test_the_last_wrapper_of_keras_2_has_not_what_needs_another(self) -> None:
         opt = tf_keras.mixed_precision.LossScaleOptimizer(tf_keras.optimizers.Adam())
@@ -88,14 +67,6 @@ class TablesTest(unittest.TestCase):
         # It takes no notice of what is set.
         opt.beta_1 = 0.5
         self.assertEqual(float(opt.inner_optimizer.beta_1), 0.9)
-
-    def test_the_last_wrapper_of_keras_2_has_no_subclasses(self) -> None:
-        class Sub(tf_keras.mixed_precision.LossScaleOptimizer):
-            def __init__(self, inner_optimizer: object, **settings: object) -> None:
-                super().__init__(inner_optimizer, **settings)
-
-        with self.assertRaises(TypeError):
-            Sub(tf_keras.optimizers.Adam())
 
     def test_no_name_of_the_api_is_in_them(self) -> None:
         # Those have their releases in the table of names.
