@@ -14,6 +14,7 @@ import tf_keras
 import mpls.experimental
 import mpls.keras
 from mpls.names import NAMES, Name, namespaces
+from tests.keras.families import SGD
 from tests.processes import process_environment, run_python
 
 from .cases import NATIVES, VALUES
@@ -22,11 +23,6 @@ from .migrating import after
 # Names of TensorFlow's own that are written.
 WRITTEN = re.compile(r"tf\.(?:keras|compat\.v1)\.mixed_precision\.\w+")
 GONE = [row for row in NAMES if row.last is not None and not row.is_namespace]
-OPTIMIZERS = {
-    "legacy": lambda: tf_keras.optimizers.legacy.SGD(1.0),
-    "new": lambda: tf_keras.optimizers.SGD(1.0),
-    "keras 3": lambda: keras.optimizers.SGD(1.0),
-}
 
 
 def in_place_of(path: str) -> Any:
@@ -68,7 +64,6 @@ def migrated_call(arguments: str, as_of: str | None = None) -> str:
     return new.splitlines()[-1]
 
 
-SCALES = "mpls.experimental"
 CALLS = [
     ("inner, 'dynamic'", "inner, 'dynamic'"),
     ("inner, 128", "inner, 128"),
@@ -85,29 +80,29 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("family", OPTIMIZERS)
+@pytest.mark.parametrize("family", SGD)
 @pytest.mark.parametrize(("old", "same"), CALLS)
 def test_a_translated_call_makes_the_same_wrapper(family: str, old: str, same: str) -> None:
     call = migrated_call(old)
     assert call.startswith("mpls.keras.LossScaleOptimizer(")
-    new = eval(call, {"mpls": mpls, "tf": tf, "inner": OPTIMIZERS[family]()})
+    new = eval(call, {"mpls": mpls, "tf": tf, "inner": SGD[family](1.0)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": OPTIMIZERS[family]()})
+        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": SGD[family](1.0)})
     for name in ("dynamic", "initial_scale", "dynamic_growth_steps"):
         assert getattr(new, name) == getattr(kept, name)
     assert float(new.loss_scale) == float(kept.loss_scale)
 
 
-@pytest.mark.parametrize("family", OPTIMIZERS)
+@pytest.mark.parametrize("family", SGD)
 @pytest.mark.parametrize(("as_of", "advances"), [("2.2", False), ("2.3", True), ("2.15", True)])
 @pytest.mark.parametrize("arguments", ["inner, 'dynamic'", "inner, scale"])
 def test_as_of_decides_whether_a_skipped_step_counts(family: str, as_of: str, advances: bool, arguments: str) -> None:
     call = migrated_call(arguments, as_of)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        opt = eval(call, {"mpls": mpls, "inner": OPTIMIZERS[family](), "scale": "dynamic"})
-    variable = (keras.Variable if family == "keras 3" else tf.Variable)(1.0)
+        opt = eval(call, {"mpls": mpls, "inner": SGD[family](1.0), "scale": "dynamic"})
+    variable = (keras.Variable if family == "keras3" else tf.Variable)(1.0)
     opt.get_scaled_loss(tf.constant(1.0))
     grads = opt.get_unscaled_gradients([tf.constant(float("nan"))])
     opt.apply_gradients(zip(grads, [variable], strict=True))
@@ -134,10 +129,10 @@ def test_a_call_with_todays_own_wrapper_makes_the_same(family: str, old: str, sa
     text = f"import tensorflow as tf\nx = tf.keras.mixed_precision.experimental.LossScaleOptimizer({old})\n"
     call = after(text, "--keras", "2", "--to", "native").splitlines()[-1].removeprefix("x = ")
     assert call.startswith("tf.keras.mixed_precision.LossScaleOptimizer(")
-    new = eval(call.replace("tf.keras", "tf_keras", 1), {"tf_keras": tf_keras, "inner": OPTIMIZERS[family]()})
+    new = eval(call.replace("tf.keras", "tf_keras", 1), {"tf_keras": tf_keras, "inner": SGD[family](1.0)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": OPTIMIZERS[family]()})
+        kept = eval(f"mpls.experimental.LossScaleOptimizer({same})", {"mpls": mpls, "inner": SGD[family](1.0)})
     assert (new.dynamic, float(new.loss_scale)) == (kept.dynamic, float(kept.loss_scale))
     assert new.dynamic_growth_steps == kept.dynamic_growth_steps
     assert isinstance(kept, tf_keras.mixed_precision.LossScaleOptimizer)
@@ -151,10 +146,10 @@ HOLDING = [name for name, case in VALUES.items() if "held" in case.after and not
 def test_tests_for_the_class_hold(name: str) -> None:
     """They hold over optimizers of each family; those of Keras 3 are not for the wrapper that `--to native` writes."""
     code = VALUES[name].after.replace("tf.keras", "tf_keras")
-    for family, make in OPTIMIZERS.items():
-        if "tf_keras" in code and family == "keras 3":
+    for family, make in SGD.items():
+        if "tf_keras" in code and family == "keras3":
             continue
-        values = {"tf_keras": tf_keras, "inner": make()}
+        values = {"tf_keras": tf_keras, "inner": make(1.0)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exec(code, values)
