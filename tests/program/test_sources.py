@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import unittest
 import unittest.mock
 import zipapp
@@ -300,16 +299,6 @@ class OddFilesTest(unittest.TestCase):
             (path / "bom.py").write_bytes(b"\xef\xbb\xbf" + USES_V1.encode())
             for name in ("main.py", "bom.py"):
                 self.assertEqual(needs(name), "--v1")
-
-    def test_what_is_not_there(self) -> None:
-        with program():
-            self.assertEqual(chosen("nowhere.py"), "")
-
-    def test_a_pipe_is_left_to_the_program(self) -> None:
-        with program() as path:
-            os.mkfifo(path / "main.py")
-            # To open it would wait for a writer for ever.
-            self.assertEqual(chosen("main.py"), "")
 
     def test_a_file_that_can_only_be_opened(self) -> None:
         with program(main="import odd\n" + USES_V1) as path:
