@@ -142,9 +142,6 @@ def test_check(folder: pathlib.Path) -> None:
         ("encoding.py", b"# mixed_precision \xff\n", "cannot be decoded"),
         ("unknown.py", b"# coding: nothing\n# mixed_precision\n", "cannot be decoded"),
         ("utf7.py", b"# coding: utf-7\n# mixed_precision +AGE-\n", "cannot be written back"),
-        ("deep.py", b"mixed_precision = " + b"(" * 5000 + b")" * 5000, "is not Python 3"),
-        # Python 3.10 reads it.
-        *([("chain.py", b"mixed_precision" + b".x" * 20_000, "is")] if sys.version_info >= (3, 11) else []),
         ("calls.py", b"mixed_precision" + b".x()" * 700, "is nested too deeply to be read to the end"),
         ("large.py", b"mixed_precision\n" + b"#" * 1_000_000, "is larger than 1000000 bytes"),
         ("old.ipynb", b"mixed_precision", "is not a notebook"),
@@ -286,8 +283,6 @@ def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path) -> Non
     ("pin", "release"),
     [
         ("tensorflow==2.2.0", "2.2"),
-        ("tensorflow==2.3.1", "2.3"),
-        ("tensorflow<2.3", "2.2"),
         ("tensorflow==2.6.0", ""),
         ("tensorflow", ""),
     ],
