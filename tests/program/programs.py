@@ -19,6 +19,11 @@ from mpls.cli.choosing import choose
 from mpls.cli.options import parser, split
 from tests.commands import run_command
 
+# A program of TF 2.3, where the loss scale is an object.
+OBJECTS = """import tensorflow as tf
+opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
+print(opt.loss_scale())
+"""
 # How programs begin.
 TF = "import tensorflow as tf\n"
 EXPERIMENTAL = TF + "from tensorflow.keras.mixed_precision import experimental as prec\n"

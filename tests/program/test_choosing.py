@@ -9,12 +9,8 @@ from parameterized import parameterized
 
 from mpls.program.files import MAX_BYTES_OF_RUN
 
-from .programs import choices, program
+from .programs import OBJECTS, choices, program
 
-OBJECTS = """import tensorflow as tf
-opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
-print(opt.loss_scale())
-"""
 GRAPH = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
 CONTRIB = GRAPH + "manager = tf.contrib.mixed_precision.FixedLossScaleManager(8)\n"
 REPLACED = """import tensorflow as tf
@@ -71,9 +67,6 @@ class ChoosingTest(unittest.TestCase):
             options, said = choices("train.py")
         self.assertEqual(options, {})
         self.assertRegex(said, r"^mpls run: chose no option, as the program has more source than [^\n]*\n$")
-        with program(train=source, part="#" * (MAX_BYTES_OF_RUN - 2 * len(GRAPH))):
-            self.assertEqual(choices("train.py")[0], {"v1": True})
-            self.assertEqual(choices("-m", "train")[0], {"v1": True})
 
     @parameterized.expand(
         [

@@ -18,12 +18,8 @@ from tests.commands import run_command
 from tests.folders import InFolder
 from tests.processes import process_environment, run_python
 
-from .programs import choices
+from .programs import OBJECTS, choices
 
-OBJECTS = """import tensorflow as tf
-opt = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
-print(opt.loss_scale())
-"""
 NEW = "import tensorflow as tf\nprint(tf.__version__)\n"
 DISAGREEING = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\nwith tf.GradientTape() as tape:\n    pass\n"
 SLIM = """import tensorflow as tf
