@@ -169,11 +169,6 @@ class GoneTest(_InFolder):
             ("import tensorflow as tf\ntf.contrib.layers.xavier_initializer()", "tf.contrib.layers", "tf_slim.layers"),
             ("import tensorflow as tf\ntf.estimator.Estimator()", "tf.estimator", "people use Keras"),
             (
-                "from tensorflow.keras.wrappers.scikit_learn import KerasClassifier",
-                "tf.keras.wrappers.scikit_learn",
-                "scikeras",
-            ),
-            (
                 "from tensorflow.keras.utils import multi_gpu_model",
                 "tf.keras.utils.multi_gpu_model",
                 "MirroredStrategy",
