@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from mpls.core.releases import behavior_of
 from mpls.migrate.analysis import Analysis, Kept, Use
-from mpls.migrate.wrapper_calls import EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
+from mpls.migrate.wrapper_calls import AT_RUN_TIME, EXPERIMENTAL, IN_VARIABLE, Unknown, scale_argument, scale_arguments
 from mpls.names import RELEASES, Name
 from mpls.program.objects import UNKNOWN, ScaleUse, Taken, are_wrappers
-from mpls.program.scopes import Chain, Role, Statement
+from mpls.program.scopes import Chain, Member, Role, Statement
 from mpls.program.tables import is_experimental, is_public, is_scale_class
 
 RULE_NAME = "loss-scale-objects"
@@ -113,19 +113,27 @@ def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, st
     for asked, region in analysis.survey.calls_of("type"):
         if len(asked.args) == 1 and analysis.objects.is_wrapper(asked.args[0], region):
             yield asked, "the program asks for the class of a wrapper, which had another name"
-    for read in analysis.survey.reads:
-        is_object = read.name == "loss_scale" and read.call is None
-        if (is_object or read.name == "get_config") and analysis.objects.reads_wrapper(read):
-            what = "the config of a wrapper had the keys optimizer and loss_scale"
-            yield read.node, "the program takes the loss scale object of a wrapper" if is_object else what
     # Where no wrapper is made, another file may be the one that has to call `mpls.install`.
     makes = any(use.call is not None or use.role is Role.BASE for use in makers)
+    for read in analysis.survey.reads:
+        kinds = analysis.objects.of(read.owner, read.region)
+        if read.name == "get_config" and are_wrappers(kinds):
+            yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"
+        elif read.name == "loss_scale" and read.call is None and (are_wrappers(kinds) or (makes and _is_item(read))):
+            may_be = "" if are_wrappers(kinds) else "what may be "
+            yield read.node, f"the program takes the loss scale object of {may_be}a wrapper"
     for use in analysis.scales:
         kinds = analysis.objects.of(use.owner, use.region)
         if use.how is Taken.SET and are_wrappers(kinds):
             yield use.place.node, "the program sets the loss scale object of a wrapper"
         elif makes and use.how is Taken.CALLED and kinds == UNKNOWN and not is_of_module(use, analysis):
             yield use.place.node, "the program calls the loss scale of what may be a wrapper"
+
+
+def _is_item(read: Member) -> bool:
+    """Return whether an attribute is read from what a loop takes out of something."""
+    bound = read.region.find(read.owner.id) if isinstance(read.owner, ast.Name) else []
+    return bool(bound) and all(isinstance(each.value, ast.Subscript) for each in bound)
 
 
 def is_of_module(use: ScaleUse, analysis: Analysis) -> bool:
@@ -138,6 +146,8 @@ def _classes_and_variables(analysis: Analysis, makers: list[Use]) -> Iterator[tu
     for use, _ in analysis.uses:
         if use.role is Role.BASE and all(map(is_scale_class, use.rows)):
             yield use.node, _OWN_CLASS
+    calls = (chain.call for chain in analysis.survey.called.get("partial", ()))
+    partials = [each for call in calls if call is not None for each in call.args[:1]]
     for use in makers:
         if use.role is Role.BASE:
             yield (
@@ -147,8 +157,11 @@ def _classes_and_variables(analysis: Analysis, makers: list[Use]) -> Iterator[tu
         scale = None if use.call is None else scale_argument(use.call)
         value = scale.value if isinstance(scale, ast.keyword) else scale
         settings = None if value is None else scale_arguments(value, use.chain.region, analysis)
-        if isinstance(settings, Unknown) and settings.why == IN_VARIABLE:
+        why = settings.why if isinstance(settings, Unknown) else ""
+        if why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
+        elif analysis.facts.has_dynamic_scales and (why == AT_RUN_TIME or use.node in partials):
+            yield use.node, "the program may use the loss scale of a wrapper elsewhere"
     for node, _ in _shared(analysis):
         yield node, "the program uses the loss scale of a wrapper elsewhere"
 

@@ -40,6 +40,7 @@ class Facts(NamedTuple):
         reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
         compiles: whether a file may call `compile` of a model.
         names_scaling: whether a file that imports a framework, or mpls, has names of its loss scaling.
+        has_dynamic_scales: whether a file names the class of dynamic loss scales.
     """
 
     passed_on: frozenset[bytes] = frozenset()
@@ -49,6 +50,7 @@ class Facts(NamedTuple):
     reads_compiled: bool = False
     compiles: bool = False
     names_scaling: bool = False
+    has_dynamic_scales: bool = False
 
 
 NO_FACTS = Facts()
@@ -61,9 +63,10 @@ def facts_of(content: bytes) -> Facts:
     compiles = b".compile" in content and _COMPILE.search(content) is not None
     names = b"mixed_precision" in content or b"LossScale" in content
     names_scaling = names and (b"mpls" in content or _FRAMEWORK.search(content) is not None)
+    has_scales = b"DynamicLossScale" in content
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
-        return Facts(frozenset(), has_own, False, frozenset(), reads_compiled, compiles, names_scaling)
+        return Facts(frozenset(), has_own, False, frozenset(), reads_compiled, compiles, names_scaling, has_scales)
     lines = [line for line in content.splitlines() if b"LossScaleOptimizer" in line]
     found = {*_RENAMED.findall(content), *(name for line in lines for name in _ASSIGNED.findall(line))}
     passed_on = frozenset(name for name in found if not re.search(API_WORDS, name))
@@ -71,7 +74,8 @@ def facts_of(content: bytes) -> Facts:
         each.search(content) is not None for each in (_FRAMEWORK, _STAR, _OF_FRAMEWORK, _MAKES)
     )
     makers = frozenset((zlib.crc32(content),) if makes else ())
-    return Facts(passed_on, has_own, imports or (stars and uses), makers, reads_compiled, compiles, names_scaling)
+    has_wrappers = imports or (stars and uses)
+    return Facts(passed_on, has_own, has_wrappers, makers, reads_compiled, compiles, names_scaling, has_scales)
 
 
 def together(facts: Iterable[Facts]) -> Facts:

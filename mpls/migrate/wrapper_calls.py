@@ -207,6 +207,7 @@ def argument_span(call: ast.Call, argument: ast.expr | ast.keyword, text: Source
 
 _NEW_NAMES = {old: new for new, old in OLD_NAMES.items()}
 IN_VARIABLE = "is an object that the program may use elsewhere"
+AT_RUN_TIME = "is only known when the program runs"
 _KEPT = "up to TF 2.3 the wrapper kept it, which mpls.install(as_of='{}') brings back; without, it copies the settings"
 _MULTIPLIER = "the wrapper of mpls.keras takes it as growth_factor, and its inverse as backoff_factor"
 _REFUSED = f"since TF 2.4 its multiplier has to be 2: --as-of {{}} keeps another, or {_MULTIPLIER}"
@@ -245,7 +246,7 @@ def scale_arguments(node: ast.expr, region: Region, analysis: Analysis) -> str |
         return _of_object(node, region, analysis)
     bound = region.only(node.id) if isinstance(node, ast.Name) else None
     if bound is None or not isinstance(bound.value, ast.Call):
-        return Unknown("is only known when the program runs")
+        return Unknown(AT_RUN_TIME)
     if analysis.settings.has_objects:
         return Unknown(IN_VARIABLE, _KEPT.format(analysis.release_with_objects))
     settings = _of_object(bound.value, bound.region, analysis)
@@ -258,7 +259,7 @@ def _of_object(node: ast.Call, region: Region, analysis: Analysis) -> str | Unkn
     rows = [named(path) for path in meaning.paths]
     kinds = {row.attribute for row in rows if row is not None and row.target.startswith("mpls.")}
     if not meaning.is_whole or len(kinds) != 1 or None in rows:
-        return Unknown("is only known when the program runs")
+        return Unknown(AT_RUN_TIME)
     given = _arguments(node, DYNAMIC_CONFIG if kinds == {"DynamicLossScale"} else FIXED_CONFIG)
     if given is None:
         return Unknown("has arguments that are only known when the program runs")

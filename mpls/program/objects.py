@@ -17,7 +17,18 @@ from mpls.names import named
 from mpls.optimizer_members import ATTRIBUTES_OF_LOSS_SCALES, SCALING_METHODS
 from mpls.program.meaning import Meaning, Meanings
 from mpls.program.releases import Releases
-from mpls.program.scopes import Binding, Chain, Function, Member, Region, Survey, attribute_of, chain_of, types_asked
+from mpls.program.scopes import (
+    Binding,
+    Chain,
+    Function,
+    Member,
+    Region,
+    Survey,
+    attribute_of,
+    chain_of,
+    plain_chain,
+    types_asked,
+)
 from mpls.program.tables import Kind, is_scale_class, kind_of
 
 Kinds = frozenset[Kind]
@@ -562,14 +573,23 @@ def _shared(objects: Objects) -> Iterator[ScaleUse]:
     is_tensor = any(read.name == "loss_scale" and read.call is None for read in survey.reads)
     for chain in () if is_tensor else survey.chains:
         given = [] if chain.call is None else [*chain.call.args[1:2], *(each.value for each in chain.call.keywords)]
-        for name in (each.id for each in given if isinstance(each, ast.Name)):
-            bound = chain.region.only(name)
-            made = None if bound is None or not isinstance(bound.value, ast.Call) else bound.value.func
-            if bound is None or made is None or chain_of(made)[-1] != "DynamicLossScale":
+        for names in map(plain_chain, given):
+            bound = _bound_to(names, chain.region)
+            made = bound[0].value.func if len(bound) == 1 and isinstance(bound[0].value, ast.Call) else None
+            if made is None or chain_of(made)[-1] != "DynamicLossScale":
                 continue
-            for each in survey.called.get(name, ()) if objects.is_scale_class(made, bound.region) else ():
-                if each.names == (name,) and each.region.only(name) is bound:
+            for each in survey.called.get(names[-1], ()) if objects.is_scale_class(made, bound[0].region) else ():
+                if each.names == names and _bound_to(names, each.region) == bound:
                     yield ScaleUse(Taken.SHARED, chain.call, chain.region, each)  # type: ignore[arg-type]
+
+
+def _bound_to(names: tuple[str, ...], region: Region) -> list[Binding]:
+    """Return what binds a variable, or an attribute of `self`; nothing for other names."""
+    if len(names) == 1:
+        return region.find(names[0])
+    method = region.method() if len(names) == 2 else None
+    is_self = method is not None and method.parent is not None and names[0] == method.self_name
+    return method.parent.attributes.get(names[1], []) if is_self else []  # type: ignore[union-attr]
 
 
 def _members(survey: Survey) -> Iterator[ScaleUse]:
@@ -620,14 +640,9 @@ def _called_later(survey: Survey) -> Iterator[ScaleUse]:
     assigned = [each for each in survey.assigned if attribute_of(each.value)[1] == "loss_scale"]
     names = dict.fromkeys(chain_of(each.target)[-1] for each in assigned)
     for chain in (each for name in names for each in survey.called.get(name, ())):
-        if chain.call is None or chain.call.args or chain.call.keywords or len(chain.names) > 2:
+        if chain.call is None or chain.call.args or chain.call.keywords:
             continue
-        method = chain.region.method()
-        bindings: list[Binding] = []
-        if len(chain.names) == 1:
-            bindings = chain.region.find(chain.names[0])
-        elif method is not None and method.parent is not None and chain.names[0] == method.self_name:
-            bindings = method.parent.attributes.get(chain.names[1], [])
+        bindings = _bound_to(chain.names, chain.region)
         for binding in bindings:
             if isinstance(binding.value, ast.Attribute) and binding.value.attr == "loss_scale":
                 is_only = len(bindings) == 1

@@ -157,6 +157,8 @@ class Releases(Meanings):
 
     # A program may have wrappers of mpls already.
     _followed = MappingProxyType({**ROOTS, "mpls": "mpls"})
+    # Members of which `hasattr` tells the release.
+    _telling = _OF_RELEASES
 
     def __init__(self, survey: Survey, modules: Modules, others: Gates) -> None:
         super().__init__(survey, modules, others)
@@ -166,6 +168,13 @@ class Releases(Meanings):
         self._blocks: dict[int, tuple[State, list[_Exit]]] = {}
         self._answers: dict[tuple[int, str], bool] = {}
         self._tests: dict[ast.expr, bool] = {}
+
+    @functools.cached_property
+    def of_wrappers(self) -> Releases:
+        """The same where `loss_scale` is called, as up to TF 2.3: whether it is there tells wrappers from others."""
+        found = Releases(self.survey, self._modules, self._gates)
+        found._telling = _OF_RELEASES - {"loss_scale"}
+        return found
 
     # Names.
 
@@ -442,7 +451,8 @@ class Releases(Meanings):
         """Return whether a call asks what TensorFlow or Keras has, or an object that only some releases give it."""
         name = call.args[1] if len(call.args) > 1 else None
         asked = name.value if isinstance(name, ast.Constant) else attribute_of(call.args[0])[1] if call.args else ""
-        return asked in _OF_RELEASES or (bool(call.args) and self._is_of_framework(call.args[0], region))
+        tells = asked in (_OF_RELEASES if name is None else self._telling)
+        return tells or (bool(call.args) and self._is_of_framework(call.args[0], region))
 
     def _asks_for_import(self, test: ast.expr, region: Region) -> bool:
         """Return whether a condition asks for what is imported from TensorFlow or Keras: `tf_keras is not None`."""

@@ -311,7 +311,7 @@ class _File:
         rows = [row for row in (named(use.path) for use in found.uses) if row is not None]
         sets_policy = any(row.attribute == "set_policy" for row in rows)
         found.wraps_compiled = sets_policy and sets_scaling_policy(self._releases)
-        if survey.reads and not any(map(is_public, rows)):
+        if self._objects is not None and not any(map(is_public, rows)):
             found.scales = list(self._scales(Kind.EXPERIMENTAL_WRAPPER in kinds or found.wraps_compiled))
         found.switches = frozenset(self._releases.switches)
         found.is_eager = any(use.path in _EAGER for use in found.uses)
@@ -416,7 +416,8 @@ class _File:
         likely, sure = self._objects, Objects(self._releases, has_own_members=True, is_set_here=True)
         assert likely is not None
         for use in uses_of_scales(likely):
-            what, state = self._done_with_scale(use), self._releases.at(use.place.statement, use.place.choice)
+            releases = self._releases.of_wrappers if use.how is Taken.CALLED else self._releases
+            what, state = self._done_with_scale(use), releases.at(use.place.statement, use.place.choice)
             if what and not state.is_dead:
                 is_one = has_wrappers and likely.is_wrapper(use.owner, use.region)
                 yield ScaleSign(

@@ -617,6 +617,26 @@ RELEASES = {
         "    from «tensorflow.keras.mixed_precision→mpls» import experimental\n"
         "    return experimental.LossScaleOptimizer(optimizer, 'dynamic')\nmake().get_config()\n"
     ),
+    **{
+        f"the program may use {what}": as_of_2_3(
+            f"{TF_INSTALL}s = {SCALES}.DynamicLossScale(8)\n{before}opt = {KEPT}(o, {given})\n"
+        )
+        for what, before, given in (
+            ("an item", "a = [s]\n", "a[0]"),
+            ("what a function gets", "", "get(s)"),
+            ("an attribute", "x.s = s\n", "x.s"),
+        )
+    },
+    "a number that only the program knows": as_of_2_3(f"{TF_OLD}opt = {KEPT}(o, x.scale«→, skip_counts_step=True»)\n"),
+    "a loss scale in a partial": as_of_2_3(
+        f"import functools\n{TF_INSTALL}wrap = functools.partial({KEPT}, loss_scale={SCALES}.DynamicLossScale(8))\n"
+    ),
+    "the loss scales of items": as_of_2_3(
+        f"{TF_INSTALL}opts = [{KEPT}(o, 8)]\nscales = [opt.loss_scale for opt in opts]\n"
+    ),
+    "no loss scale of an item": as_of_2_3(
+        f"{TF_NEW}{NEW}(o, «8→dynamic=False, initial_scale=8»)\nx.get_config(), y.loss_scale, z.w.loss_scale\n"
+    ),
     "an object that may be either": as_of_2_3(
         f'{TF}«→import mpls.experimental\n»import os\n«→mpls.install(as_of="2.3")\n»'
         f"scale = {SCALES}.DynamicLossScale(8)\nif fixed:\n    scale = {SCALES}.FixedLossScale(8)\n"

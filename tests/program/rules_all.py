@@ -312,6 +312,7 @@ _COMPILED = "m = tf.keras.Sequential()\nm.compile('sgd')\n"
 _SCALE_OF_CONFIG = "m.optimizer.get_config()['loss_scale']"
 _COMPILING = EXPERIMENTAL + "prec.set_policy('mixed_float16')\n" + _COMPILED
 MAKING = TF + "L, SGD = tf.keras.mixed_precision.experimental.LossScaleOptimizer, tf.keras.optimizers.SGD\n"
+_SCALE = "tf.mixed_precision.experimental.DynamicLossScale"
 AS_OF = [
     (
         "a multiplier for a wrapper",
@@ -346,6 +347,10 @@ AS_OF = [
                 )
             ),
             "opts = [L(SGD(), 1)]\n[o.loss_scale() for o in opts]",
+            "o = L(SGD(), 1)\nif hasattr(o, 'loss_scale'): o.loss_scale()",
+            "o = L(SGD(), 1)\nx = o.loss_scale() if hasattr(o, 'loss_scale') else None",
+            f"class T:\n    def __init__(self):\n        self.s = {_SCALE}()\n        self.o = L(SGD(), self.s)\n"
+            "    def f(self): self.s()\nT().f()",
             "class T:\n    def f(self):\n        self.opts = [x, L(SGD(), 1)]\n        for o in self.opts: o.loss_scale()",
             "def make(): return [L(SGD(), 1) if x else y]\nfor o in make(): o.loss_scale()",
             "def f(self):\n    self.opt = L(SGD(), 1)\n    self.opt.loss_scale()",
@@ -444,6 +449,9 @@ AS_OF = [
             "o = L(SGD())\nisinstance(o.loss_scale, tf.Tensor)",
             "o = L(SGD())\nget_loss_scale_weights(o._loss_scale), get_loss_scale_weights()",
             "a = b = L(SGD())\nif callable(b.loss_scale): b.loss_scale()",
+            "a = b = L(SGD())\nif hasattr(b, 'loss_scale'): print(b.loss_scale)",
+            f"class T:\n    def __init__(self):\n        self.s, self.o = {_SCALE}(), L(SGD(), self.s)\n"
+            "class U:\n    def __init__(self): self.s = x\n    def f(self): self.s(), a.s(), a.b.s()\nT(), U().f()",
             "from packaging import version\na = b = L(SGD())\n"
             "if version.parse(tf.__version__) < version.parse('2.4'): b.loss_scale()",
         )
