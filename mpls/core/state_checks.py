@@ -304,7 +304,9 @@ def require_same(state: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
             continue
         # True equals 1.
         if isinstance(state[name], bool) is not isinstance(value, bool) or state[name] != value:
-            advice = f"Construct the loss scale with it, or leave {name!r} out of the dict"
+            # The state of a fixed loss scale has to have its scale.
+            instead = f"put {value!r} in its place" if name == SCALE else f"leave {name!r} out of the dict"
+            advice = f"Construct the loss scale with it, or {instead}"
             constraint = f"be {value!r}, as the loss scale has it"
             raise SavedStateError(error_text(f"{_SUBJECT}: {name}", constraint, state[name], advice, ANCHOR))
 

@@ -160,10 +160,8 @@ def _classes_and_variables(analysis: Analysis, makers: list[Use]) -> Iterator[tu
         why = settings.why if isinstance(settings, Unknown) else ""
         if why == IN_VARIABLE:
             yield use.node, "the program has the loss scale of a wrapper in a variable"
-        elif analysis.facts.has_dynamic_scales and (why == AT_RUN_TIME or use.node in partials):
+        elif analysis.facts.has_scale_objects and (why == AT_RUN_TIME or use.node in partials):
             yield use.node, "the program may use the loss scale of a wrapper elsewhere"
-    for node, _ in _shared(analysis):
-        yield node, "the program uses the loss scale of a wrapper elsewhere"
 
 
 _LOST = {

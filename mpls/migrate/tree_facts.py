@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         reads_compiled: whether a file reads what only wrappers have from the optimizer of a model.
         compiles: whether a file may call `compile` of a model.
         names_scaling: whether a file that imports a framework, or mpls, has names of its loss scaling.
-        has_dynamic_scales: whether a file names the class of dynamic loss scales.
+        has_scale_objects: whether a file names a class of loss scales.
     """
 
     passed_on: frozenset[bytes] = frozenset()
@@ -50,7 +50,7 @@ class Facts(NamedTuple):
     reads_compiled: bool = False
     compiles: bool = False
     names_scaling: bool = False
-    has_dynamic_scales: bool = False
+    has_scale_objects: bool = False
 
 
 NO_FACTS = Facts()
@@ -63,7 +63,7 @@ def facts_of(content: bytes) -> Facts:
     compiles = b".compile" in content and _COMPILE.search(content) is not None
     names = b"mixed_precision" in content or b"LossScale" in content
     names_scaling = names and (b"mpls" in content or _FRAMEWORK.search(content) is not None)
-    has_scales = b"DynamicLossScale" in content
+    has_scales = b"DynamicLossScale" in content or b"FixedLossScale" in content
     if b"LossScaleOptimizer" not in content:
         # Nearly all files, of which a look is enough.
         return Facts(frozenset(), has_own, False, frozenset(), reads_compiled, compiles, names_scaling, has_scales)

@@ -297,6 +297,19 @@ def test_a_module_with_objects_that_is_imported_late(tmp_path: pathlib.Path) -> 
     assert [name for name, each in sorted(changed.items()) if INSTALL in each] == ["late.py", "train.py"]
 
 
+@pytest.mark.parametrize(
+    ("scale", "is_asked"), [("DynamicLossScale()", True), ("FixedLossScale(8)", True), ("flags.loss_scale", False)]
+)
+def test_a_loss_scale_that_another_file_passes_on(tmp_path: pathlib.Path, scale: str, is_asked: bool) -> None:
+    """If files have loss scale objects, a wrapper's scale may be one, which the other file goes on to use."""
+    helpers = f"import tensorflow as tf\ndef wrap(opt, loss_scale):\n    return {OLD}(opt, loss_scale)\n"
+    train = f"import tensorflow as tf\nfrom helpers import wrap\nscale = tf.mixed_precision.experimental.{scale}\n"
+    changed = migrated_tree(
+        tmp_path, {"helpers.py": helpers, "train.py": f"{train}opt = wrap(o, scale)\nprint(scale())\n"}, *AS_OF
+    ).changed
+    assert (INSTALL in changed["helpers.py"]) is is_asked
+
+
 @pytest.mark.parametrize("other", [MADE, "def f(opt):\n    opt.get_scaled_loss(1)\n    return opt.loss_scale()\n"])
 def test_a_module_that_knows_no_objects(tmp_path: pathlib.Path, other: str) -> None:
     """What imports it gets no such wrappers, which it would take for those of today."""
