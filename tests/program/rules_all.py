@@ -348,6 +348,7 @@ AS_OF = [
             ),
             "opts = [L(SGD(), 1)]\n[o.loss_scale() for o in opts]",
             "o = L(SGD(), 1)\nif hasattr(o, 'loss_scale'): o.loss_scale()",
+            "s = L(SGD(), 1).loss_scale\ns(1)\ns()",
             "o = L(SGD(), 1)\nx = o.loss_scale() if hasattr(o, 'loss_scale') else None",
             f"class T:\n    def __init__(self):\n        self.s = {_SCALE}()\n        self.o = L(SGD(), self.s)\n"
             "    def f(self): self.s()\nT().f()",
@@ -451,7 +452,8 @@ AS_OF = [
             "a = b = L(SGD())\nif callable(b.loss_scale): b.loss_scale()",
             "a = b = L(SGD())\nif hasattr(b, 'loss_scale'): print(b.loss_scale)",
             f"class T:\n    def __init__(self):\n        self.s, self.o = {_SCALE}(), L(SGD(), self.s)\n"
-            "class U:\n    def __init__(self): self.s = x\n    def f(self): self.s(), a.s(), a.b.s()\nT(), U().f()",
+            "class U:\n    def __init__(self): self.s = x\n    def f(self): self.s(), a.s(), a.b.s()\n"
+            "class V:\n    def f(self): self.s()\nT(), U().f(), V().f()",
             "from packaging import version\na = b = L(SGD())\n"
             "if version.parse(tf.__version__) < version.parse('2.4'): b.loss_scale()",
         )
@@ -642,6 +644,7 @@ FLOWS = [
         TF + "import mpls.keras\no = tf.keras.optimizers.SGD()\no = mpls.keras.LossScaleOptimizer(o)\no.lr = 1",
         "",
     ),
+    ("a method that is not called", NEW + "opt.minimize", ""),
     ("an item", NEW + "opts = [opt, tf.keras.mixed_precision.LossScaleOptimizer(x)]\nfor o in opts: o.rho", _REPLACED),
     ("an item, perhaps", NEW + "opts = [tf.keras.optimizers.SGD(), " + _WRAP[:-1] + "]\nfor o in opts: o.rho", ""),
     ("around what it was", TF + "o = tf.keras.optimizers.SGD()\no = " + _WRAP + "o.momentum", _REPLACED),

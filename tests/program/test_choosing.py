@@ -17,6 +17,7 @@ REPLACED = """import tensorflow as tf
 opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5))
 opt.get_scaled_loss(tf.constant(1.0))
 """
+WRAPPER = "tf.keras.mixed_precision.LossScaleOptimizer"
 FIXED = """import tensorflow as tf
 opt = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), dynamic=False)
 """
@@ -89,6 +90,12 @@ class ChoosingTest(unittest.TestCase):
         for source, why in (
             (REPLACED, "3 calls .get_scaled_loss()"),
             (FIXED, "2 gives tf.keras.mixed_precision.LossScaleOptimizer dynamic="),
+            (
+                f"{FIXED}class A({WRAPPER}):\n"
+                "    def apply_gradients(self, g, experimental_aggregate_gradients=True): pass\n",
+                "2 gives tf.keras.mixed_precision.LossScaleOptimizer dynamic=",
+            ),
+            (f"{FIXED}opt.get_scaled_loss(1)\n{WRAPPER}(o, True)\n", "3 calls .get_scaled_loss()"),
         ):
             options, said = chosen(source, "--keras", "3")
             self.assertEqual(options, {"keras": 3, "replace_existing": True})

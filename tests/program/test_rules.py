@@ -121,6 +121,19 @@ class TreeTest(unittest.TestCase):
 class DisagreementTest(unittest.TestCase):
     @parameterized.expand(
         [
+            ("TF 2", TF + "tf.random.set_seed(1)\nwith tf.GradientTape() as tape: pass"),
+            (
+                "new optimizers",
+                TF + "tf.keras.backend.learning_phase()\ntf.keras.optimizers.AdamW()\n"
+                "tf.keras.optimizers.SGD(jit_compile=True)",
+            ),
+        ]
+    )
+    def test_lines_without_an_option_agree(self, label: str, source: str) -> None:
+        self.assertEqual(read(source)["disagreements"], [])
+
+    @parameterized.expand(
+        [
             ("v1", TF + "tf.placeholder(tf.float32)\nwith tf.GradientTape() as tape: pass", "v1", (2, 3), ""),
             (
                 "tf_keras",
