@@ -92,6 +92,7 @@ SAVING = [
         (call, f"{MODEL}{call}", "")
         for call in (
             "model.save_weights('a.weights.h5')",
+            "p = 'hf://a'\nmodel.save(p)",
             "model.load_weights('a.h5')",
             "tf.keras.callbacks.ModelCheckpoint('a.h5', save_weights_only=False)",
             "tf.keras.callbacks.ModelCheckpoint('a.h5', save_best_only=True)",
