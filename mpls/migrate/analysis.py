@@ -41,6 +41,11 @@ def replacement_of(path: str) -> str:
     return row.replacement.replace("OptimizerV3", "Optimizer") if row is not None and is_one else ""
 
 
+def left_text(left: str, name: str, instead: str) -> str:
+    """Return that something is left, as the name that it begins with may be something else, and what to write."""
+    return f"{left} is left, as {name} may be something else here too: write {instead}"
+
+
 def is_gone(path: str) -> bool:
     """Return whether a path is a historical name or namespace that TensorFlow has removed."""
     row = named(path)

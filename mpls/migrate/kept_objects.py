@@ -116,12 +116,13 @@ def _needs(analysis: Analysis, makers: list[Use]) -> Iterator[tuple[ast.expr, st
     # Where no wrapper is made, another file may be the one that has to call `mpls.install`.
     makes = any(use.call is not None or use.role is Role.BASE for use in makers)
     for read in analysis.survey.reads:
-        kinds = analysis.objects.of(read.owner, read.region)
-        if read.name == "get_config" and are_wrappers(kinds):
-            yield read.node, "the config of a wrapper had the keys optimizer and loss_scale"
-        elif read.name == "loss_scale" and read.call is None and (are_wrappers(kinds) or (makes and _is_item(read))):
-            may_be = "" if are_wrappers(kinds) else "what may be "
-            yield read.node, f"the program takes the loss scale object of {may_be}a wrapper"
+        is_object = read.name == "loss_scale" and read.call is None
+        is_wrapper = (is_object or read.name == "get_config") and analysis.objects.reads_wrapper(read)
+        if is_wrapper:
+            what = "the config of a wrapper had the keys optimizer and loss_scale"
+            yield read.node, "the program takes the loss scale object of a wrapper" if is_object else what
+        elif is_object and makes and _is_item(read):
+            yield read.node, "the program takes the loss scale object of what may be a wrapper"
     for use in analysis.scales:
         kinds = analysis.objects.of(use.owner, use.region)
         if use.how is Taken.SET and are_wrappers(kinds):

@@ -17,6 +17,7 @@ from mpls.migrate.analysis import (
     Use,
     alternatives,
     is_gone,
+    left_text,
     names_scaling,
     tries,
 )
@@ -155,8 +156,7 @@ class _Rewriting:
         if gone and (is_through_unsure(use, analysis) or not any(path.startswith("mpls.") for path in now)):
             rule = analysis.rule_of(gone[0])
             assert rule is not None
-            name = use.chain.names[0]
-            what = f"{gone[0].path} is left, as {name} may be something else here too: write {gone[0].replacement}"
+            what = left_text(gone[0].path, use.chain.names[0], gone[0].replacement)
             yield Finding(use.node, what, rule=rule.name)
 
     def _has_comments(self, node: ast.expr) -> bool:

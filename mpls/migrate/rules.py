@@ -15,6 +15,7 @@ from mpls.migrate.analysis import (
     Use,
     home_of,
     is_gone,
+    left_text,
     names_scaling,
     replacement_of,
     tries,
@@ -634,11 +635,10 @@ def _uncertain(chain: Chain, meaning: Meaning, analysis: Analysis) -> str:
         return _OF_CONTRIB
     is_one = meaning.is_whole and 1 in (len(meaning.paths), len(chain.names))
     rows = [] if is_one else [row for row in map(named, sorted(meaning.paths)) if row is not None and is_gone(row.path)]
-    left = f" is left, as {chain.names[0]} may be something else here too: write "
     if any(row.is_namespace for row in rows):
-        return f"{'.'.join(chain.names)}{left}the names that are used"
+        return left_text(".".join(chain.names), chain.names[0], "the names that are used")
     known = [row for row in rows if analysis.rule_of(row) is not None]
-    return f"{known[0].path}{left}{known[0].replacement}" if known else ""
+    return left_text(known[0].path, chain.names[0], known[0].replacement) if known else ""
 
 
 UNKNOWN_MODULES = Rule(
