@@ -11,8 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -20,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-import mpls.errors
 import mpls.experimental
 import mpls.keras
+from mpls.errors import without_deprecations
 
 from . import replay, v1_replay
 
@@ -206,14 +205,6 @@ def _experimental_argument(loss_scale: dict[str, Any]) -> Any:
     return mpls.experimental.DynamicLossScale(
         loss_scale["initial"], loss_scale["growth"], loss_scale.get("multiplier", 2)
     )
-
-
-@contextlib.contextmanager
-def without_deprecations() -> Iterator[None]:
-    """Keep the experimental forms from warning of their age."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
-        yield
 
 
 def spread_of(case: dict[str, Any], run: str, of: str = "outcomes") -> float:

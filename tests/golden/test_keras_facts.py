@@ -13,6 +13,8 @@ import pytest
 import tensorflow as tf
 from parameterized import parameterized
 
+from mpls.errors import without_deprecations
+
 from . import replay
 from .keras_replay import (
     DIFFERENCES,
@@ -21,7 +23,6 @@ from .keras_replay import (
     Subject,
     at,
     error_of,
-    without_deprecations,
 )
 
 CASES = replay.load("C_keras_facts")
