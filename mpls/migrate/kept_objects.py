@@ -71,7 +71,7 @@ def lost_in(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
         return
     lost = list(_lost(analysis))
     if lost or _calls_scales(analysis):
-        lost += _shared(analysis)
+        lost += list(_shared(analysis)) or list(_shared_by_others(analysis))
     if not lost or _has_gates(analysis):
         return
     kept = _wanted(analysis)
@@ -211,6 +211,13 @@ def _shared(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
         if is_object and region.holder(name) in read:
             what = f"up to TF 2.3 {name} was the wrapper's loss scale, and today the wrapper copies it"
             yield use.node, what
+
+
+def _shared_by_others(analysis: Analysis) -> Iterator[tuple[ast.expr, str]]:
+    """Yield where a loss scale is called that a wrapper got under another name."""
+    for use in analysis.scales:
+        if use.how is Taken.SHARED and analysis.objects.is_wrapper(use.owner, use.region):
+            yield use.place.node, "up to TF 2.3 this was the loss scale of a wrapper, and today the wrapper copies it"
 
 
 def _is_loaded(node: ast.expr) -> bool:

@@ -26,7 +26,6 @@ from mpls.program.scopes import (
     Survey,
     attribute_of,
     chain_of,
-    plain_chain,
     types_asked,
 )
 from mpls.program.tables import Kind, is_scale_class, kind_of
@@ -41,6 +40,7 @@ _WRAPPERS: Kinds = _WRAPPER | {Kind.EXPERIMENTAL_WRAPPER, Kind.PUBLIC_WRAPPER}
 _UNWRAPPED: Kinds = _NONE | {Kind.OPTIMIZER, Kind.LEGACY_OPTIMIZER}
 # Their loss scale is an object, which is called.
 HAVE_OBJECTS: Kinds = frozenset((Kind.POLICY, Kind.OWN))
+_DYNAMIC_SCALE: Kinds = frozenset((Kind.DYNAMIC_SCALE,))
 _REWRITE = ".enable_mixed_precision_graph_rewrite"
 # The functions that set the global policy: the experimental and the public one.
 _SETTERS = ("set_policy", "set_global_policy")
@@ -571,16 +571,21 @@ def _shared(objects: Objects) -> Iterator[ScaleUse]:
     survey = objects.survey
     # Where the attribute is read without a call, the program may expect the tensor of TF 2.4.
     is_tensor = any(read.name == "loss_scale" and read.call is None for read in survey.reads)
-    for chain in () if is_tensor else survey.chains:
+    if is_tensor or "DynamicLossScale" not in survey.called:
+        return
+    called = [
+        each
+        for each in survey.chains
+        if each.call is not None
+        and not each.call.args
+        and not each.call.keywords
+        and objects.of(each.node, each.region) == _DYNAMIC_SCALE
+    ]
+    for chain in survey.chains if called else ():
         given = [] if chain.call is None else [*chain.call.args[1:2], *(each.value for each in chain.call.keywords)]
-        for names in map(plain_chain, given):
-            bound = _bound_to(names, chain.region)
-            made = bound[0].value.func if len(bound) == 1 and isinstance(bound[0].value, ast.Call) else None
-            if made is None or chain_of(made)[-1] != "DynamicLossScale":
-                continue
-            for each in survey.called.get(names[-1], ()) if objects.is_scale_class(made, bound[0].region) else ():
-                if each.names == names and _bound_to(names, each.region) == bound:
-                    yield ScaleUse(Taken.SHARED, chain.call, chain.region, each)  # type: ignore[arg-type]
+        kept = (each for each in given if not isinstance(each, ast.Call))
+        if any(objects.of(each, chain.region) == _DYNAMIC_SCALE for each in kept):
+            yield from (ScaleUse(Taken.SHARED, chain.call, chain.region, each) for each in called)  # type: ignore[arg-type]
 
 
 def _bound_to(names: tuple[str, ...], region: Region) -> list[Binding]:

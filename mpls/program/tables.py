@@ -200,6 +200,7 @@ class Kind(Enum):
     WRAPPER = "a wrapper of another class, or of which only its use tells that it is one"
     MODELS_OPTIMIZER = "the optimizer of a model"
     POLICY = "a policy"
+    DYNAMIC_SCALE = "a dynamic loss scale"
     MODEL = "a model"
     METRIC = "a metric"
     OWN = "an object of a class of the program's with a loss scale of its own"
@@ -211,6 +212,8 @@ _OF_TARGET = {
     "mpls.v1:enable_mixed_precision_graph_rewrite": Kind.EXPERIMENTAL_WRAPPER,
     "mpls.keras:LossScaleOptimizer": Kind.PUBLIC_WRAPPER,
     "mpls.keras:LossScaleOptimizerV3": Kind.WRAPPER,
+    "mpls.experimental:DynamicLossScale": Kind.DYNAMIC_SCALE,
+    "mpls.v1:DynamicLossScale": Kind.DYNAMIC_SCALE,
     "mpls.experimental:Policy": Kind.POLICY,
     "mpls.experimental:global_policy": Kind.POLICY,
     "mpls.experimental:get_layer_policy": Kind.POLICY,

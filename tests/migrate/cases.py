@@ -107,6 +107,15 @@ WRAPPERS = {
         f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nopt = {KEPT}(opt, scale)\nprint(scale())\n",
         "loss-scale-objects",
     ),
+    "an object that is used under another name": case(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\nsame = scale\nopt = {KEPT}(opt, scale)\nprint(same())\n",
+        "loss-scale-objects",
+    ),
+    "an object that a function gives the wrapper": case(
+        f"{TF_OLD}scale = {SCALES}.DynamicLossScale(8)\ndef wrap(opt, scale):\n    return {KEPT}(opt, scale)\n"
+        "opt = wrap(opt, scale)\nprint(scale())\n",
+        "loss-scale-objects",
+    ),
     "a parameter": case(f"{TF_OLD}def f(opt, scale='dynamic'):\n    return {KEPT}(opt, scale)\n"),
     "annotations": case(
         f"{TF_NEW}def f(opt: {NEW}, *others: 'int') -> Optional[{NEW}]:\n    x: {NEW} = opt\n    return x\n"

@@ -333,7 +333,16 @@ AS_OF = [
         for code in (
             "a = b = L(SGD(), 'dynamic')\nb.loss_scale()",
             "o1, o2 = L(SGD(), 1), L(SGD(), 1)\no1.loss_scale()",
-            "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), loss_scale=s)\ns()\no.get_config()",
+            *(
+                f"s = tf.mixed_precision.experimental.DynamicLossScale()\n{before}o = {wrap}(SGD(), loss_scale=s)\n{use}"
+                for before, wrap, use in (
+                    ("", "L", "s()\no.get_config()"),
+                    ("t = s\n", "L", "t()"),
+                    ("", "L", "for t in (s,): t()"),
+                    ("def wrap(o, loss_scale): return L(o, loss_scale)\n", "wrap", "s()"),
+                    ("class A:\n    def __init__(self): self.s = s\n    def show(self): self.s()\n", "L", "A().show()"),
+                )
+            ),
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "from x import get_loss_scale_weights\nget_loss_scale_weights(L(SGD(), 1).loss_scale)",
