@@ -294,7 +294,8 @@ VALUES |= {
 }
 OWN = "class Own:\n    def loss_scale(self): return 1\n"
 SET_POLICY = f"{TF_OLD}{MODULE}.set_policy('mixed_float16')\n"
-_USE = "def f(o): o.get_scaled_loss(l), o.loss_scale«()→»\n"
+_USED = "o.get_scaled_loss(l), o.loss_scale«()→»\n"
+_USE = f"def f(o): {_USED}"
 _RUN = "class C:\n    def run(self, o): return o.loss_scale()\n"
 # What has a loss scale by what it is assigned, and what may be something else.
 OBJECTS = {
@@ -346,10 +347,29 @@ OBJECTS = {
     "a wrapper or an object of the file's class": case(
         f"{TF_NEW}{OWN}o = Own()\nopt = {NEW}(i, {FIXED}8) if x else o\nopt.loss_scale()\n", "loss-scale-calls"
     ),
-    "what a library made, passed on twice": case(
-        f"{TF}import lib\n{KERAS}.Policy\ndef g(a): a.get_scaled_loss(l), a.loss_scale()\ndef f(b): g(b)\nf(lib.x())\n",
+    "what a library made, passed on three times": case(
+        f"{TF}import lib\n{KERAS}.Policy\ndef g(a): a.get_scaled_loss(l), a.loss_scale()\ndef f(b): g(b)\n"
+        "def e(c): f(c)\ne(lib.x())\n",
         "loss-scale-calls",
     ),
+    "an attribute of the class": case(
+        f"{TF_NEW}class T:\n    opt = {NEW}(o, {FIXED}8)\n    def f(self): return self.opt.loss_scale«()→»\n"
+    ),
+    **{
+        f"made by {made}, of {returned}": case(
+            f"{TF}{KERAS}.Policy\nclass Plain: pass\ndef make(): return {returned}\no = {made}\n{_USED}".replace(
+                "«()→»", "()" if left else "«()→»"
+            ),
+            *left,
+        )
+        for returned, made, *left in (
+            ("thing", "make()"),
+            ("thing()", "make()"),
+            ("other", "thing()"),
+            ("Plain()", "make()", "loss-scale-calls"),
+            ("other", "thing() if x else Plain()", "loss-scale-calls"),
+        )
+    },
     "what compile wraps": case(
         f"{SET_POLICY}def f(o):\n    m = make()\n    m.compile(o)\n    m.optimizer.loss_scale«()→»\n"
     ),
