@@ -157,6 +157,7 @@ MAKE = (
         ("opt.get_config()['optimizer']", "has no 'optimizer' today"),
         ("isinstance(opt.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)", "today it is a tensor"),
         ("assert opt.loss_scale is scale", "today it is a tensor"),
+        ("kept = opt.loss_scale == scale or scale is not opt.loss_scale", "today it is a tensor"),
         ("opt._loss_scale = scale", "today it does not"),
         ("from x import get_loss_scale_weights\nget_loss_scale_weights(opt.loss_scale)", "today it is a tensor"),
         ("opt = old.LossScaleOptimizer(o, scale)\nscale(), opt.loss_scale()", "today the wrapper copies it"),

@@ -367,6 +367,8 @@ AS_OF = [
             "def f(self):\n    self.opt = L(SGD(), 1)\n    self.opt.loss_scale()",
             "class T:\n    def __init__(self): self.s = L(SGD(), 1).loss_scale\n    def f(self): return self.s()",
             "class T:\n    def test(self): self.assertIs(L(SGD(), s).loss_scale, s)",
+            "assert L(SGD(), s).loss_scale is s",
+            "r, t = thing.loss_scale, L(SGD(), 1).loss_scale\nr()\nt()",
             "compile('1', '', 'eval')\nm = tf.keras.Sequential()\nm.compile(L(SGD(), 1))\nm.optimizer.loss_scale()",
             "class B(L):\n    def __init__(self, o):\n        f = super().__init__\n        super().__init__(o, 8)\n"
             "        if hasattr(tf, 'Session'): super().__init__(o)\nB(SGD(), 8).loss_scale()",
@@ -406,6 +408,8 @@ AS_OF = [
             # Nearly.
             ("prec.set_policy(prec.Policy('mixed_float16', loss_scale=None))", OF_2_8),
             ("prec.set_policy('mixed_bfloat16')", OF_2_8),
+            ("prec.set_policy(prec.Policy('float32'))", OF_2_8),
+            ("prec.set_policy(prec.Policy(make()))", OF_2_8),
             ("prec.set_policy(make())", OF_2_8),
             ("import half\nhalf.set_policy('mixed_float16')", OF_2_8),
             ("prec.set_policy(args.policy)", OF_2_8),
@@ -452,6 +456,9 @@ AS_OF = [
             "class A:\n    def run(self, o): o.loss_scale()\nx = make().run\nmake().run(L(SGD()))\nmake().run(x)",
             "o = L(SGD())\no.get_config()['optimizer']",
             "s = thing.x\ns = L(SGD()).loss_scale\ns()",
+            "s = 1\ns = L(SGD()).loss_scale\ns()",
+            "o = L(SGD())\nassert o.loss_scale is not s\nassert o.loss_scale is None\nassert o.loss_scale == s",
+            "o = L(SGD())\nsame = o.loss_scale is s\nassertIs(s, None, o.loss_scale)",
             "def f(o: L | None): o.loss_scale()\nL(SGD())",
             "L(SGD())\nif tf.__version__ >= '1':\n    pass\nelse:\n    class C(L):\n"
             "        def f(self): return self.loss_scale()",
