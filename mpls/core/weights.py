@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +130,19 @@ class Stateful(TrackableBase):
 
     def _create_weights(self) -> None:
         weights = self._weights_here()
-        # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
-        with tf.init_scope(), self._lock:
+        is_traced = tf.inside_function() and not tf.distribute.has_strategy()
+
+        def create() -> None:
             for name, (initial_value, dtype) in self._initial_weights().items():
                 if name not in weights:
                     self._add_weight(name, initial_value, dtype)
+
+        # One thread creates them. No replica does: creating a variable there may wait for the other replicas.
+        with tf.init_scope(), self._lock:
+            if is_traced and tf.executing_eagerly():
+                _call_unseen_by_traces(create)
+            else:
+                create()
 
     def _add_weight(self, name: str, initial_value: Any, dtype: Any = None) -> Any:
         """Create a variable of this object in the current graph, or in eager mode.
@@ -197,6 +206,16 @@ class Stateful(TrackableBase):
         # TensorFlow asks for the children first, which creates the variables.
         known = Trackable._lookup_dependency(self, name, cached_dependencies)
         return self._weights_here().get(name) if known is None else known
+
+
+def _call_unseen_by_traces(create: Callable[[], None]) -> None:
+    """Call a function that creates eager variables, while the caller's thread traces a `tf.function`.
+
+    A `tf.function` that sees a new variable in its first trace is traced once more, and all that Python code counts in
+    a step is counted twice: weights that Nadam of tf_keras trains are infinite then. It sees those of its own thread.
+    """
+    with ThreadPoolExecutor(1) as other:
+        other.submit(create).result()
 
 
 def require_used_here(owner: Stateful, session: Any, call: str) -> None:
