@@ -199,8 +199,8 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         consecutive_hysteresis: as in `mpls.keras`.
 
     Raises:
-        ValueError: a scale or a ratio is NaN, infinite, zero or negative; or the bounds exclude each other or the
-            initial scale.
+        ValueError: a scale or a ratio is NaN, infinite, zero or negative; `incr_ratio` is below 1 or `decr_ratio` above
+            1; or the bounds exclude each other or the initial scale.
         TypeError: an argument has a wrong type.
 
     Reproduces:
@@ -235,7 +235,11 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._incr_every_n_steps = to_int(incr_every_n_steps, _subject_of("incr_every_n_steps"))
         self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject_of("decr_every_n_nan_or_inf"))
         self._incr_ratio = _usable("incr_ratio", incr_ratio)
+        if self._incr_ratio < 1:
+            raise _ratio_error("incr_ratio", "be at least 1", incr_ratio, "incr_ratio=2")
         self._decr_ratio = _usable("decr_ratio", decr_ratio)
+        if self._decr_ratio > 1:
+            raise _ratio_error("decr_ratio", "be at most 1", decr_ratio, "decr_ratio=0.5")
         self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
         given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
         self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
@@ -359,6 +363,10 @@ def _usable(argument: str, value: Any) -> float:
         ValueError: it is not positive, or no float32.
     """
     return to_usable(value, _subject_of(argument))
+
+
+def _ratio_error(argument: str, constraint: str, got: Any, advice: str) -> ArgumentValueError:
+    return ArgumentValueError(error_text(_subject_of(argument), constraint, got, advice, "contrib"))
 
 
 def _made_variable(name: str, value: float, dtype: Any) -> Any:

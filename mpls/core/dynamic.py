@@ -389,9 +389,9 @@ def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
-def _text(reason: str) -> str:
+def _text(reason: str, needed: str = "adjustable=True") -> str:
     return (
-        f"{_SUBJECT}() needs a loss scale that was made with adjustable=True; here {reason}. Call "
+        f"{_SUBJECT}() needs a loss scale that was made with {needed}; here {reason}. Call "
         "DynamicLossScale(..., adjustable=True) or LossScaleOptimizer(..., adjustable=True). "
         "See mpls docs bounds-and-dynamics"
     )
@@ -789,7 +789,9 @@ class DynamicLossScale(ScaleMembers, LossScale, _Base):
             settings = dataclasses.replace(settings, **_without(numbers, "growth_steps"))
         settings = checked_settings(_SUBJECT, None, wanted, settings)
         if settings.counts_bad_steps and not self._counts_bad_steps:
-            raise CallOrderError(_text("hysteresis is a setting that nothing counts for"))
+            raise CallOrderError(
+                _text("hysteresis is a setting that nothing counts for", "hysteresis=2 or adjustable=True")
+            )
         steps = numbers["growth_steps"] if growth_steps is None else usable_growth_steps(growth_steps)
         scale, good_steps = self._read_values((CURRENT_SCALE, GOOD_STEPS), session, _SUBJECT).values()
         moved, initial = scale, self._initial_loss_scale

@@ -76,7 +76,9 @@ class ManagerTest(unittest.TestCase):
             ("steps", "incr_every_n_steps", None, TypeError),
             ("bad_steps", "decr_every_n_nan_or_inf", "few", ValueError),
             ("ratio", "incr_ratio", 0, ValueError),
+            ("falling_ratio", "incr_ratio", 0.99, ValueError),
             ("negative_ratio", "decr_ratio", -0.5, ValueError),
+            ("growing_ratio", "decr_ratio", 1.01, ValueError),
         ]
     )
     def test_refusals_of_the_exponential_manager(self, name: str, argument: str, value: Any, error: type) -> None:
