@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import decimal
 import fractions
+import gc
 import json
 import math
 import unittest
+import weakref
 from typing import Any, ClassVar
 
 import keras
@@ -19,7 +21,8 @@ from parameterized import parameterized
 import mpls.experimental
 from mpls.errors import MplsDeprecationWarning, MplsError
 from mpls.experimental.loss_scales import deserialize, get, get_loss_scale_weights, serialize
-from mpls.v1 import DynamicLossScale, FixedLossScale, LossScale
+from mpls.v1 import DynamicLossScale, FixedLossScale, MixedPrecisionLossScaleOptimizer
+from tests.core.own_loss_scale import Counting
 from tests.folders import InFolder
 from tests.golden.replay import control_flow
 
@@ -30,24 +33,6 @@ INF, NAN = float("inf"), float("nan")
 
 def state(scale: Any) -> tuple[float, int]:
     return float(scale()), int(scale._num_good_steps)
-
-
-class Counting(LossScale):
-    """A loss scale as users write them."""
-
-    def __init__(self, start: float = 4.0) -> None:
-        super().__init__()
-        self.start = start
-        self.value = self._add_weight("value", start, tf.float32)
-
-    def __call__(self) -> Any:
-        return tf.convert_to_tensor(self.value)
-
-    def update(self, grads: Any) -> Any:
-        return self.value.assign_add(1.0), True
-
-    def get_config(self) -> dict[str, Any]:
-        return {"start": self.start}
 
 
 class GetTest(unittest.TestCase):
@@ -250,6 +235,24 @@ class StateTest(unittest.TestCase):
             decorate(lambda scale=scale: scale.update([tf.constant(1.0)])[1])()
             self.assertEqual(float(scale()), after)
             self.assertEqual(scale.get_config()["increment_period"], period)
+
+    def test_graphs_that_have_used_it_are_freed(self) -> None:
+        scale, graphs = DynamicLossScale(8.0), []
+        self.assertTrue(bool(scale.update([tf.constant(1.0)])[1]))
+        for _ in range(3):
+            with tf.Graph().as_default() as graph, v1.Session() as session:
+                weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+                opt = MixedPrecisionLossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), scale)
+                train_op = opt.minimize(weight * weight)
+                session.run(v1.global_variables_initializer())
+                session.run(train_op)
+            graphs.append(weakref.ref(graph))
+        del graph, session, weight, opt, train_op
+        for _ in range(3):
+            gc.collect()
+        self.assertEqual([each() for each in graphs], [None] * 3)
+        self.assertEqual(sorted(name for name, _ in scale._weights), ["current_loss_scale", "good_steps"])
+        self.assertEqual(int(scale._num_good_steps), 1)
 
     def test_weights(self) -> None:
         for scale in (DynamicLossScale(8), NATIVE.DynamicLossScale(8)):

@@ -20,30 +20,12 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.upstream.keras_packages import keras_graph_session
+from tests.core.own_loss_scale import Counting
 
 v1 = tf.compat.v1
 
 # No short decimal: what JSON keeps has to be exact.
 SCALE = float(np.float32(12345.678))
-
-
-class Counting(mpls.v1.LossScale):
-    """A user's own loss scale."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value = self._add_weight("value", 4.0, tf.float32)
-        self.steps = self._add_weight("steps", [0, 0], tf.int32)
-
-    def __call__(self) -> Any:
-        return tf.convert_to_tensor(self.value)
-
-    def update(self, grads: Any) -> tuple[Any, Any]:
-        del grads
-        return self.steps.assign_add([1, 0]), True
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
 
 
 TF_1 = v1.train.GradientDescentOptimizer(0.1)

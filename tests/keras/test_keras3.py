@@ -16,7 +16,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
-from mpls.errors import CallOrderError, MplsError
+from mpls.errors import CallOrderError, MplsError, MplsWarning
 from tests.core.behavior import behaving_as
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -110,6 +110,35 @@ class StyleTest(unittest.TestCase):
             self.assertEqual((float(amax), float(kernel)), (5.0, 0.75))
 
 
+class _TakesAny(keras.optimizers.SGD):  # type: ignore[misc]
+    def apply_gradients(self, *args: Any) -> Any:
+        self.given = args[1:]
+        return super().apply_gradients(args[0])
+
+
+class _TakesOne(keras.optimizers.SGD):  # type: ignore[misc]
+    def apply_gradients(self, grads_and_vars: Any, extra: Any = None) -> Any:
+        self.given = (extra,)
+        return super().apply_gradients(grads_and_vars)
+
+
+class ForgottenTest(unittest.TestCase):
+    def test_gradients_that_were_never_scaled(self) -> None:
+        variable, message = keras.Variable([8.0]), "divided by a loss scale that the loss was not multiplied by"
+        with self.assertWarnsRegex(MplsWarning, message):
+            wrapped().apply_gradients([(tf.constant([8.0]), variable)])
+        np.testing.assert_array_equal(variable, [7.75])
+
+    def test_gradients_that_are_applied_again(self) -> None:
+        optimizer, variable = wrapped(), keras.Variable([8.0])
+        optimizer.get_scaled_loss(tf.constant(1.0))
+        grads = optimizer.get_unscaled_gradients([tf.constant([16.0])])
+        optimizer.apply_gradients([(grads[0], variable)])
+        with self.assertWarnsRegex(MplsWarning, "so the gradients are not scaled. In a custom loop"):
+            optimizer.apply_gradients([(grads[0], variable)])
+        np.testing.assert_array_equal(variable, [7.0])
+
+
 class MembersTest(unittest.TestCase):
     """What Keras and its users ask of an optimizer."""
 
@@ -139,6 +168,8 @@ class MembersTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "skip_counts_step must be False or left out where the optimizer has"):
             keras_3_style(late, variable, 1.0)
         self.assertEqual((float(variable), float(late.loss_scale)), (1.0, 8.0))
+        late.iterations = 3
+        self.assertEqual(int(late.iterations), 3)
 
     def test_finite_gradients_are_told_from_others(self) -> None:
         optimizer = wrapped()
@@ -173,6 +204,19 @@ class MembersTest(unittest.TestCase):
             optimizer: Any = Doubles(keras.optimizers.SGD(0.25), mpls.experimental.DynamicLossScale(8))
             keras_3_style(optimizer, variable := keras.Variable(1.0), 1.0)
         self.assertEqual(float(variable), 0.5)
+
+    def test_the_learning_rate_in_a_dtype(self) -> None:
+        dtypes = [wrapped()._decayed_lr(each).dtype for each in ("float64", tf.float16)]
+        self.assertEqual(dtypes, [tf.float64, tf.float16])
+
+    @parameterized.expand([(_TakesAny,), (_TakesOne,)])
+    def test_a_second_argument_of_the_wrapped_optimizer(self, cls: Any) -> None:
+        inner, variable = cls(0.5), keras.Variable([8.0])
+        optimizer = wrapped(inner)
+        optimizer.get_scaled_loss(tf.constant(1.0))
+        grads = optimizer.get_unscaled_gradients([tf.constant([8.0])])
+        optimizer.apply_gradients([(grads[0], variable)], 3.5)
+        self.assertEqual((inner.given, float(variable[0])), ((3.5,), 7.5))
 
 
 class ConfigTest(unittest.TestCase):

@@ -13,6 +13,7 @@ from parameterized import parameterized
 
 import mpls.experimental
 import mpls.keras
+from tests.core.own_loss_scale import Counting
 from tests.folders import InFolder
 from tests.keras.families import OPTIMIZERS
 
@@ -150,18 +151,8 @@ class AnyTest(InFolder, unittest.TestCase):
         self.assertEqual((float(again.loss_scale), int(again.applied_steps)), (16.0, 1))
 
     def test_no_initial_scale_of_a_users_own_loss_scale(self) -> None:
-        class Own(mpls.experimental.LossScale):
-            def __call__(self) -> Any:
-                return tf.constant(4.0)
-
-            def update(self, grads: Any) -> Any:
-                return tf.no_op(), tf.constant(True)
-
-            def get_config(self) -> dict[str, Any]:
-                return {}
-
         opt = Ours(tf_keras.optimizers.SGD(0.5))
-        opt._loss_scale = Own()
-        with self.assertRaisesRegex(AttributeError, "with a Own has no initial_scale"):
+        opt._loss_scale = Counting()
+        with self.assertRaisesRegex(AttributeError, "with a Counting has no initial_scale"):
             opt.initial_scale  # noqa: B018
         self.assertFalse(hasattr(opt, "initial_scale"))

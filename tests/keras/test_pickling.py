@@ -20,6 +20,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.errors import GraphStateError, NotPicklableError, without_deprecations
+from tests.core.own_loss_scale import Counting
 from tests.keras.families import OPTIMIZERS
 
 
@@ -32,24 +33,6 @@ class SubWithArguments(mpls.experimental.LossScaleOptimizer):
 
     def __init__(self, optimizer: Any, loss_scale: Any = "dynamic") -> None:
         super().__init__(optimizer, loss_scale)
-
-
-class Own(mpls.v1.LossScale):
-    """A user's loss scale."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.value = self._add_weight("value", 16.0, tf.float32)
-
-    def __call__(self) -> Any:
-        return tf.convert_to_tensor(self.value)
-
-    def update(self, grads: Any) -> tuple[Any, Any]:
-        self.value.assign(self.value * 2)
-        return None, True
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
 
 
 def of_old(loss_scale: Callable[[], Any], release: str = "2.3") -> Any:
@@ -65,7 +48,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "experimental_subclass": lambda: _silently(lambda: SubWithArguments(keras.optimizers.SGD())),
     "of_old": lambda: of_old(lambda: mpls.v1.DynamicLossScale(4.0, 9, 4.0)),
     "of_old_fixed": lambda: of_old(lambda: 32.0, "2.0"),
-    "of_old_own": lambda: of_old(Own),
+    "of_old_own": lambda: of_old(Counting),
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda opt: pickle.loads(pickle.dumps(opt)),

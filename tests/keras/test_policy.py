@@ -25,6 +25,7 @@ import mpls.v1
 from mpls.core import releases
 from mpls.errors import MplsDeprecationWarning
 from mpls.experimental.policy import policy_scope
+from tests.core.own_loss_scale import Counting
 from tests.keras import policy_traces
 
 HERE = pathlib.Path(__file__).parent
@@ -152,21 +153,11 @@ class ObjectTest(PolicyTestCase):
             self.assertEqual(keras.layers.Dense(1, dtype=copied).compute_dtype, "float16")
 
     def test_a_loss_scale_of_the_users_own_class(self) -> None:
-        class Mine(mpls.experimental.LossScale):
-            def __call__(self) -> Any:
-                return tf.constant(4.0)
-
-            def update(self, grads: Any) -> Any:
-                return None, True
-
-            def get_config(self) -> dict[str, Any]:
-                return {}
-
-        scale = Mine()
+        scale = Counting()
         policy = Policy("mixed_float16", loss_scale=scale)
         self.assertIs(policy.loss_scale, scale)
-        again = Policy.from_config(policy.get_config(), custom_objects={"Mine": Mine})
-        self.assertIsInstance(again.loss_scale, Mine)
+        again = Policy.from_config(policy.get_config(), custom_objects={"Counting": Counting})
+        self.assertIsInstance(again.loss_scale, Counting)
         with self.assertRaisesRegex(ValueError, "class_name must be one of"):
             Policy.from_config(policy.get_config())
 

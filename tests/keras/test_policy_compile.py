@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import unittest
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -18,29 +16,18 @@ from parameterized import parameterized
 import mpls.experimental
 import mpls.keras
 import mpls.v1
+from mpls.experimental.policy import policy_scope
 from tests.folders import InFolder
+from tests.keras.families import NATIVE
 from tests.processes import run_python
 
-FRAMEWORKS = [("tf_keras", tf_keras), ("keras_3", keras)]
-NATIVE_WRAPPERS = {
-    "tf_keras": tf_keras.mixed_precision.LossScaleOptimizer,
-    "keras_3": keras.optimizers.LossScaleOptimizer,
-}
+FRAMEWORKS = [("new", tf_keras), ("keras3", keras)]
 Policy = mpls.experimental.Policy
 INPUTS, TARGETS = np.ones([4, 2], np.float32), np.zeros([4, 1], np.float32)
 
 
-@contextlib.contextmanager
-def policy_set(policy: Any) -> Iterator[None]:
-    mpls.experimental.set_policy(policy)
-    try:
-        yield
-    finally:
-        mpls.experimental.set_policy(None)
-
-
 def model_under(policy: Any, framework: Any) -> Any:
-    with policy_set(policy):
+    with policy_scope(policy):
         return framework.Sequential([framework.layers.Input([2]), framework.layers.Dense(1, kernel_initializer="ones")])
 
 
@@ -59,7 +46,7 @@ class WrappingTest(InFolder, unittest.TestCase):
             model = compiled(policy, framework, framework.optimizers.SGD(0.0625))
             model.fit(INPUTS, TARGETS, batch_size=1, epochs=1, verbose=0)
             self.assertIsInstance(model.optimizer, mpls.experimental.LossScaleOptimizer)
-            self.assertIsInstance(model.optimizer, NATIVE_WRAPPERS[name])
+            self.assertIsInstance(model.optimizer, NATIVE[name])
             self.assertEqual(float(model.optimizer.loss_scale), after)
             self.assertEqual(model.layers[-1].compute_dtype, "float16")
             mpls.keras.save_model(model, f"{self.folder}/model.keras")
@@ -109,7 +96,7 @@ class OthersTest(unittest.TestCase):
         alive = Policy("mixed_float16", loss_scale=8)
         for policy in (mpls.keras.Policy("mixed_float16"), framework.mixed_precision.Policy("mixed_float16")):
             optimizer = compiled(policy, framework).optimizer
-            self.assertIsInstance(optimizer, NATIVE_WRAPPERS[name])
+            self.assertIsInstance(optimizer, NATIVE[name])
             self.assertEqual(type(optimizer).__module__.partition(".")[0], framework.__name__)
             self.assertNotIsInstance(optimizer, mpls.experimental.LossScaleOptimizer)
         self.assertIsInstance(compiled(alive, framework).optimizer, mpls.experimental.LossScaleOptimizer)
