@@ -1,12 +1,13 @@
-"""The modules of the optimizers that are wrapped, by family; and blocks under a policy."""
+"""The modules of the optimizers that are wrapped, by family; how a step runs; and blocks under a policy."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 import tf_keras
 
 OPTIMIZERS: dict[str, Any] = {
@@ -21,6 +22,13 @@ NATIVE: dict[str, Any] = {
     "legacy": tf_keras.mixed_precision.LossScaleOptimizer,
     "new": tf_keras.mixed_precision.LossScaleOptimizer,
     "keras3": keras.optimizers.LossScaleOptimizer,
+}
+
+# How a step runs: what makes it of a function.
+RUNS: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda step: step,
+    "function": lambda step: tf.function(step),
+    "compiled": lambda step: tf.function(step, jit_compile=True),
 }
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 import mpls.keras
 from tests.documented.families import custom_step
 from tests.keras.averages import COUNTS, FACTORS, MOMENTUM, RATE, expected
-from tests.keras.families import OPTIMIZERS
+from tests.keras.families import OPTIMIZERS, RUNS
 
 FAMILIES = ("keras3", "new")
 
@@ -38,15 +38,8 @@ def trained(
     return weight, float(variable)
 
 
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "eager": lambda step: step,
-    "function": lambda step: tf.function(step),
-    "compiled": lambda step: tf.function(step, jit_compile=True),
-}
-
-
-@pytest.mark.parametrize(("family", "counts", "which", "way"), itertools.product(FAMILIES, COUNTS, FACTORS, WAYS))
+@pytest.mark.parametrize(("family", "counts", "which", "way"), itertools.product(FAMILIES, COUNTS, FACTORS, RUNS))
 @pytest.mark.default_run("each value")
 def test_steps(family: str, counts: bool | None, which: str, way: str) -> None:
-    found = trained(family, counts, FACTORS[which], WAYS[way])
+    found = trained(family, counts, FACTORS[which], RUNS[way])
     assert found == pytest.approx(expected(family, counts, FACTORS[which]))

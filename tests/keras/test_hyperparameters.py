@@ -13,9 +13,9 @@ import pytest
 from parameterized import parameterized
 
 import mpls
-import mpls.experimental
 import mpls.keras
-from mpls.errors import MplsDeprecationWarning, MplsError, MplsWarning
+from mpls.errors import MplsError, MplsWarning
+from tests.documented.families import experimental
 from tests.keras.families import OPTIMIZERS
 
 Ours = mpls.keras.LossScaleOptimizer
@@ -33,12 +33,6 @@ OF_WRAPPERS = {
 
 class Plain(Ours):
     """Of a user, without anything of its own."""
-
-
-def experimental(inner: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
-        return mpls.experimental.LossScaleOptimizer(inner, "dynamic")
 
 
 def classes(family: str) -> list[Any]:

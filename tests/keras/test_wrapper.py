@@ -17,6 +17,7 @@ from parameterized import parameterized
 
 import mpls.keras
 from tests.documented.families import custom_step
+from tests.keras.families import RUNS
 
 LEGACY: Any = tf_keras.optimizers.legacy
 NEW: Any = tf_keras.optimizers
@@ -63,11 +64,6 @@ BARE: dict[str, Callable[[Any, Any], Any]] = {
     "nest": lambda optimizer, variable: optimizer.minimize(squares(variable), {"all": [(variable,)]}),
     "by_hand": lambda optimizer, variable: custom_step(optimizer, variable, squares(variable)),
 }
-RUN: dict[str, Callable[[Any], Any]] = {
-    "eager": lambda step: step,
-    "function": tf.function,
-    "compiled": lambda step: tf.function(step, jit_compile=True),
-}
 
 
 class BareVariableTest(unittest.TestCase):
@@ -78,7 +74,7 @@ class BareVariableTest(unittest.TestCase):
             (f"{f}_{m}_{how}_{len(shape)}", o, m, how, shape)
             for f, o in [*FAMILIES, ("keras3", keras.optimizers)]
             for m in BARE
-            for how in RUN
+            for how in RUNS
             for shape in ((), (3,))
         ]
     )
@@ -86,7 +82,7 @@ class BareVariableTest(unittest.TestCase):
     def test_minimize(self, name: str, optimizers: Any, method: str, how: str, shape: tuple[int, ...]) -> None:
         kinds = (tf.Variable, keras.Variable) if optimizers is keras.optimizers else (tf.Variable,)
         for kind in kinds:
-            self.check(Ours(optimizers.SGD(0.25)), kind(tf.ones(shape)), BARE[method], RUN[how])
+            self.check(Ours(optimizers.SGD(0.25)), kind(tf.ones(shape)), BARE[method], RUNS[how])
 
     def check(self, optimizer: Any, variable: Any, train: Callable[[Any, Any], Any], how: Callable[[Any], Any]) -> None:
         optimizer._create_all_weights([variable])
