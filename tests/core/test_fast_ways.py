@@ -420,7 +420,7 @@ class SameResultsTest(Ways):
             self.assertEqual(results, [is_finite(value)] * len(shapes), special_name)
 
     @parameterized.expand([(dtype.name, mode) for dtype in DTYPES for mode in (*MODES, "xla")])
-    @pytest.mark.default_run("one case")
+    @pytest.mark.default_run("each value")
     def test_of_what_a_factor_makes_infinite(self, dtype_name: str, mode: str) -> None:
         dtype = tf.as_dtype(dtype_name).as_numpy_dtype
         third = np.array(float(tf.as_dtype(dtype_name).max) * 0.33, dtype)

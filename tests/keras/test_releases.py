@@ -157,23 +157,3 @@ class DefaultTest(_Comparing):
         releases.use(releases.ReleaseBehavior())
         traces.step(optimizer, tf.Variable([1.0, 2.0]), traces.INF)
         self.assertEqual((int(optimizer.iterations), float(optimizer.loss_scale())), (0, 2.0**14))
-
-
-class FilesTest(_Comparing):
-    """What Keras writes of a wrapper with a loss scale object, other releases read."""
-
-    @parameterized.expand(OPTIMIZERS)
-    def test_the_format_of_2_3_round_trips(self, family: str) -> None:
-        for release in ("2.3", None):
-            self.use("2.3")
-            scale = mpls.experimental.DynamicLossScale(4.0, 3)
-            optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.25), scale)
-            config = json.loads(json.dumps(optimizer.get_config(), default=float))
-            self.assertEqual(set(config), {"optimizer", "loss_scale"})
-            self.use(release)
-            for cls in (mpls.experimental.LossScaleOptimizer, mpls.keras.LossScaleOptimizer):
-                again = cls.from_config(config)
-                self.assertIsInstance(again, cls)
-                self.assertIs(type(again.inner_optimizer), type(optimizer.inner_optimizer))
-                self.assertEqual((again.initial_scale, again.dynamic_growth_steps), (4.0, 3))
-                self.assertEqual(float(again.learning_rate), 0.25)

@@ -6,11 +6,8 @@ import functools
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
-import tf_keras
 from parameterized import parameterized
-from tensorflow.python.training.experimental import loss_scale as tf_loss_scale
 
 import mpls.experimental
 import mpls.keras
@@ -135,71 +132,6 @@ class CountedCallsTest(_Stepping):
         self.step(optimizer, variable)
         with self.assertWarnsRegex(MplsWarning, "in this step"):
             optimizer.apply_gradients([(tf.constant([1.0]), variable)])
-
-
-class OfTF21(tf_keras.optimizers.legacy.SGD):  # type: ignore[misc]
-    """Its `apply_gradients` is written for TF 2.1 and earlier, as that of BERT's first optimizer."""
-
-    def apply_gradients(self, grads_and_vars: Any, name: Any = None) -> Any:
-        return super().apply_gradients([(2 * grad, variable) for grad, variable in grads_and_vars], name=name)
-
-
-class InnerSubclassTest(_Stepping):
-    @parameterized.expand(["eager", "function"])
-    def test_apply_gradients_without_aggregation(self, mode: str) -> None:
-        variable, opt = tf.Variable([4.0]), mpls.keras.LossScaleOptimizer(OfTF21(0.25), initial_scale=8.0)
-
-        def step(factor: Any) -> None:
-            self.step(opt, variable, factor)
-
-        step = step if mode == "eager" else tf.function(step)
-        for factor, value, scale in ((1.0, 3.5, 8.0), (INF, 3.5, 4.0), (2.0, 2.5, 4.0)):
-            step(tf.constant(factor))
-            self.assertEqual((float(variable[0]), float(opt.loss_scale)), (value, scale))
-
-
-class Revised(mpls.experimental.DynamicLossScale):
-    """Written with the private helpers of TensorFlow's module, as a translation toolkit has it."""
-
-    def update(self, grads: Any) -> Any:
-        is_finite = tf.math.is_finite(tf.linalg.global_norm(tf.nest.flatten(grads)))
-
-        def update_if_finite() -> Any:
-            def grow() -> Any:
-                scale = self._current_loss_scale * self._multiplier
-                return tf.group(
-                    tf_loss_scale._assign_if_finite(self._current_loss_scale, scale), self._num_good_steps.assign(0)
-                )
-
-            return tf.cond(
-                self._num_good_steps + 1 >= self._increment_period,
-                grow,
-                lambda: tf_loss_scale._op_in_graph_mode(self._num_good_steps.assign_add(1)),
-            )
-
-        def update_if_not_finite() -> Any:
-            scale = tf.maximum(self._current_loss_scale / self._multiplier, 4.0)
-            return tf.group(self._num_good_steps.assign(0), self._current_loss_scale.assign(scale))
-
-        return tf.cond(is_finite, update_if_finite, update_if_not_finite), is_finite
-
-
-class LossScaleSubclassTest(_Stepping):
-    @parameterized.expand([(f"{f}_{r}", f, r) for f in OPTIMIZERS for r in ("2.2", "2.3")])
-    @pytest.mark.default_run("one case")
-    def test_with_tensorflows_helpers(self, case: str, family: str, release: str) -> None:
-        self.use(release)
-        scale = Revised(8.0, increment_period=2)
-        optimizer = mpls.experimental.LossScaleOptimizer(OPTIMIZERS[family].SGD(0.1), scale)
-        variable = tf.Variable([1.0, 2.0])
-        self.assertIs(optimizer.loss_scale, scale)
-        step = tf.function(lambda factor: self.step(optimizer, variable, factor))
-        seen = []
-        for factor in (1.0, INF, INF, 2.0, 1.0):
-            step(tf.constant(factor))
-            seen.append((float(optimizer._loss_scale()), int(optimizer.loss_scale._num_good_steps)))
-        self.assertEqual(seen, [(8.0, 1), (4.0, 0), (4.0, 0), (4.0, 1), (8.0, 0)])
-        np.testing.assert_allclose(variable, [0.6, 1.6], rtol=1e-6)
 
 
 class ReadsTest(_Stepping):
