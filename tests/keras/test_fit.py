@@ -26,6 +26,8 @@ class CallbacksTest(unittest.TestCase):
         model, of_framework = framework.Sequential([framework.layers.Input([3])]), framework.callbacks
         model.add(framework.layers.Dense(1, dtype="mixed_float16"))
         model.compile(optimizer, "mse")
+        for found in (model.optimizer, framework.optimizers.get(optimizer)):
+            self.assertIs(found, optimizer)
         rates: list[float] = []
 
         def schedule(epoch: int, rate: float) -> float:
