@@ -254,8 +254,8 @@ SPELLINGS = [
     ("a compat module in one", "import tensorflow.compat.v1 as tf\ntf.compat.v2.keras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
     *(
         (f"loaded by {module}", f"{module}.Session()", "--v1")
-        for module in ("import_module('tensorflow')", "__import__('tensorflow.keras')", "sys.modules['tensorflow']",
-                       "__import__('tensorflow', fromlist=['Session'])")
+        for module in ("import_module('tensorflow')", "__import__('tensorflow')", "__import__('tensorflow.keras.layers')",
+                       "sys.modules['tensorflow']", "__import__('tensorflow', fromlist=['Session'])")
     ),
     ("the package keras", "import keras\nkeras.mixed_precision.experimental.set_policy('float32')", "--keras 2"),
 ]  # fmt: skip
