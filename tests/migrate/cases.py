@@ -826,6 +826,22 @@ IMPORTS = {
         "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n"
         "__all__ = ['LossScaleOptimizer']\n",
     ),
+    "a name that is passed on and used": case(
+        "from «tensorflow.keras.mixed_precision→mpls».experimental import LossScaleOptimizer\n«→import mpls.keras\n»"
+        "__all__ = ['LossScaleOptimizer']\n__all__ = __all__ + ['x']\n"
+        f"opt = «LossScaleOptimizer→mpls.keras.LossScaleOptimizer»(o, {DYNAMIC})\n",
+    ),
+    "what an annotated name gets, and what follows a loop": case(
+        f"{TF_NEW}opt: object = {NEW}(o, {DYNAMIC})\nfor x in y:\n    pass\nelse:\n    opt = {NEW}(o, {DYNAMIC})\n"
+    ),
+    "a union of classes": case(
+        f"{TF_NEW}isinstance(x, {NEW} | int) or isinstance(x, int | {NEW})\nopt = {NEW}(o, {DYNAMIC})\n"
+    ),
+    "an error of the name": case(
+        "import tensorflow as tf\ntry:\n    x()\nexcept Exception as tf:\n"
+        "    tf.mixed_precision.experimental.FixedLossScale(1)\n",
+        "loss-scale-classes",
+    ),
     "some names stay": case(
         "from tensorflow.keras.mixed_precision import Policy«,→\n"
         "from mpls.keras import» LossScaleOptimizer  # both\nopt = LossScaleOptimizer(opt)\n",
