@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from typing import Any
 
 from .corpus import PROGRAMS
 from .record import HERE, lines_of
@@ -21,24 +22,25 @@ def differences_from_record(name: str, stdout: str, release: str) -> list[str]:
     """Return where what a program prints today differs from what it printed on an old release."""
     expected = json.loads((HERE / "data" / f"{name}.json").read_text())[release]
     if PROGRAMS[name].folder == "scripts":
-        return differences_of_lines(lines_of(stdout), list(map(_today, expected)))
+        return differences(lines_of(stdout), list(map(_today, expected)))
     return differences(stdout.splitlines(), expected, PROGRAMS[name].tolerance)
 
 
-def differences(seen: list[str], expected: list[str], tolerance: float) -> list[str]:
-    """Return where two outputs differ.
-
-    Whole numbers, scales and counters among them, are compared exactly. Of numbers with a decimal point, the last digit
-    may be one more or less, and the number as much as the tolerance says, of itself.
-    """
+def differences(seen: list[Any], expected: list[Any], tolerance: float = 0.0) -> list[str]:
+    """Return where two outputs differ: lines of words, for which the tolerance is, or what lines of JSON hold."""
     found = [f"{len(seen)} lines for {len(expected)}"] if len(seen) != len(expected) else []
     for number, (one, other) in enumerate(zip(seen, expected, strict=False)):
-        if not _agree(one, other, tolerance):
+        if not (_agree(one, other, tolerance) if isinstance(other, str) else _same("", one, other)):
             found.append(f"line {number}: {one!r} for {other!r}")
     return found
 
 
 def _agree(one: str, other: str, tolerance: float) -> bool:
+    """Return whether two lines are the same.
+
+    Whole numbers, scales and counters among them, are compared exactly. Of numbers with a decimal point, the last digit
+    may be one more or less, and the number as much as the tolerance says, of itself.
+    """
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
@@ -68,17 +70,10 @@ def _today(line: dict[str, object]) -> dict[str, object]:
     return line
 
 
-def differences_of_lines(seen: list[dict[str, object]], expected: list[dict[str, object]]) -> list[str]:
-    """Return where two lists of lines of JSON differ: weights by more than 1e-6 relative, anything else at all."""
-    found = [f"{len(seen)} lines for {len(expected)}"] if len(seen) != len(expected) else []
-    for number, (one, other) in enumerate(zip(seen, expected, strict=False)):
-        for key in sorted({*one, *other}):
-            if not _same(key, one.get(key), other.get(key)):
-                found.append(f"line {number} {key}: {one.get(key)} for {other.get(key)} in {other}")
-    return found
-
-
 def _same(key: str, one: object, other: object) -> bool:
+    """Return whether two values of JSON are the same: weights but for 1e-6 of themselves, anything else wholly."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(each, one[each], other[each]) for each in other)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(_same(key, *pair) for pair in zip(one, other, strict=True))
     if isinstance(one, float) and isinstance(other, float):

@@ -7,7 +7,7 @@ import functools
 import pathlib
 import sys
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.processes import PACKAGE_ROOT, ROOT, load_file, python_path
@@ -18,7 +18,7 @@ EXAMPLES = ROOT / "examples"
 MARKER = "MPLS_TEST_LAUNCH"
 
 Messages = dict[str, list[dict[str, Any]]]
-
+WORKERS = ("worker:0", "worker:1")
 
 CLUSTER = load_file(EXAMPLES / "_cluster.py")
 
@@ -44,6 +44,23 @@ def launch(program: str, jobs: Mapping[str, int], *arguments: str, deadline: flo
         left = processes_of(marker)
         assert not left, f"{program} has left processes behind: {commands_of(left)}"
     return {str(task): said for task, said in messages.items()}
+
+
+def said(messages: Messages, case: str, tasks: Sequence[str] = WORKERS) -> list[dict[str, Any]]:
+    """Return what each of some tasks said of a case."""
+    return [next(message for message in messages[task] if message["case"] == case) for task in tasks]
+
+
+def assert_skips(steps: list[dict[str, Any]], applied: Collection[int], scales: Iterable[tuple[int, int]]) -> None:
+    """Require these scales and counts of finite steps, and that steps which are not applied change nothing else."""
+    assert [(step["scale"], step["good_steps"]) for step in steps] == list(scales)
+    states = [without_scale(step) for step in steps]
+    for number in set(range(len(steps))) - set(applied):
+        assert states[number] == states[number - 1], f"step {number}"
+
+
+def without_scale(step: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in step.items() if name not in ("scale", "good_steps")}
 
 
 def processes_of(marker: str) -> list[int]:

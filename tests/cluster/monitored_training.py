@@ -52,7 +52,7 @@ def train(family: str, strategy: Any, folder: Path) -> None:
 
     with tf.summary.create_file_writer(str(folder / family / "scalars")).as_default():
         strategy.run(step)
-    _cluster.say(family=family, readings=callback.history, scales=history["loss_scale"])
+    _cluster.say(case=family, readings=callback.history, scales=history["loss_scale"])
 
 
 def main() -> None:

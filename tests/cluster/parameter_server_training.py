@@ -40,15 +40,27 @@ class Training:
     Args:
         family: `v1` or `keras3_apply`.
         api: as `Optimizer` takes it.
+        strategy: that of the chief.
     """
 
-    def __init__(self, family: str, api: str) -> None:
-        self.host = Optimizer(family, api)
-        make = keras.Variable if self.host.keras is keras else tf.Variable
-        self.dense, self.rows = make(DENSE), make(ROWS)
+    def __init__(self, family: str, api: str, strategy: Any) -> None:
+        self._strategy, self._coordinator = strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
+        with strategy.scope():
+            self.host = Optimizer(family, api)
+            make = keras.Variable if self.host.keras is keras else tf.Variable
+            self.dense, self.rows = make(DENSE), make(ROWS)
         self.opt, self.counter = self.host.opt, self.host.counter
 
-    def step(self, factor: Any) -> None:
+    def take(self, factor: float) -> None:
+        """Have the worker take a step."""
+        self._coordinator.schedule(self._step, args=(tf.constant(factor, tf.float32),))
+        self._coordinator.join()
+
+    @tf.function
+    def _step(self, factor: Any) -> None:
+        self._strategy.run(self._replica_step, args=(factor,))
+
+    def _replica_step(self, factor: Any) -> None:
         trained = [self.dense, self.rows]
         self.host.step(lambda: loss(factor, *map(tf_variable, trained)), trained)
 
@@ -58,19 +70,19 @@ class Training:
         return {name: tf_variable(variable) for name, variable in found.items()}
 
 
-def train(family: str, api: str, strategy: Any, coordinator: Any) -> dict[str, Any]:
+def strategy_of_chief(job: str) -> Any:
+    """Return the strategy; other jobs than the chief serve it until they are ended."""
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if job != "chief":
+        tf.distribute.Server(resolver.cluster_spec(), job_name=job, task_index=0).join()
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def train(family: str, api: str, strategy: Any) -> dict[str, Any]:
     """Return what there was after each step."""
-    with strategy.scope():
-        training = Training(family, api)
-
-    @tf.function
-    def step(factor: Any) -> None:
-        strategy.run(training.step, args=(factor,))
-
-    seen = []
+    training, seen = Training(family, api, strategy), []
     for factor in FINITE_STEPS if api == "bare" else STEPS:
-        coordinator.schedule(step, args=(tf.constant(factor, tf.float32),))
-        coordinator.join()
+        training.take(factor)
         seen.append({name: variable.numpy().tolist() for name, variable in training.variables().items()})
     return {"steps": seen, "devices": {name: variable.device for name, variable in training.variables().items()}}
 
@@ -99,15 +111,11 @@ def main() -> None:
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--task", type=_cluster.Task.parse, required=True)
     arguments = parser.parse_args()
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    if arguments.task.job != "chief":
-        tf.distribute.Server(resolver.cluster_spec(), job_name=arguments.task.job, task_index=0).join()
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    strategy = strategy_of_chief(arguments.task.job)
     for name in arguments.cases:
         family, api = name.split()
         is_refused = family in ("legacy", "new")
-        outcome = refuse(family, strategy) if is_refused else train(family, api, strategy, coordinator)
+        outcome = refuse(family, strategy) if is_refused else train(family, api, strategy)
         _cluster.say(case=name, **outcome)
 
 

@@ -73,21 +73,12 @@ def on_workers(family: str, folder: pathlib.Path, task: Named) -> None:
 
 
 def on_servers(family: str, folder: pathlib.Path, task: Named) -> None:
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    if task["type"] != "chief":
-        tf.distribute.Server(resolver.cluster_spec(), job_name=task["type"], task_index=0).join()
-    strategy = tf.distribute.ParameterServerStrategy(resolver)
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    with strategy.scope():
-        training = parameter_server_training.Training(family, "mpls")
+    training = parameter_server_training.Training(
+        family, "mpls", parameter_server_training.strategy_of_chief(task["type"])
+    )
 
-    @tf.function
-    def step(factor: Any) -> None:
-        strategy.run(training.step, args=(factor,))
-
-    def take(number: int) -> None:
-        coordinator.schedule(step, args=(tf.constant(parameter_server_training.STEPS[number], tf.float32),))
-        coordinator.join()
+    def take(step: int) -> None:
+        training.take(parameter_server_training.STEPS[step])
 
     def variables() -> Named:
         # Slots are made in the first step, and restored then.

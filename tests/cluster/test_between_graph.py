@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from .launcher import Messages, launch, once
+from .launcher import Messages, assert_skips, launch, once, said, without_scale
 
 pytestmark = pytest.mark.programs
 
-WORKERS = ("worker:0", "worker:1")
 # The scale and the count after each step, from 8 and 0; it grows after two finite steps.
 SCALES = ((8, 1), (16, 0), (8, 0), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))
 APPLIED = (0, 1, 7, 8, 9)
-SKIPPED = (2, 3, 4, 5, 6, 10)
 
 # A case, and the control that has taken the same finite steps.
 TOGETHER = (
@@ -30,7 +28,6 @@ TOGETHER = (
 )
 # Cases in which workers may be ahead of each other, so that it is not known which gradients make a step.
 AHEAD = ("outside-tokens", "inside-tokens", "outside-backup-worker", "inside-two-batches")
-STATE = ("global_step", "dense", "rows", "slot of dense", "slot of rows")
 
 
 @once
@@ -38,15 +35,6 @@ def cluster() -> Messages:
     names = [name for pair in TOGETHER for name in pair]
     names += [*AHEAD, "asynchronous", "overtaken"]
     return launch("between_graph_training.py", {"ps": 1, "worker": 2}, *dict.fromkeys(names))
-
-
-def said(messages: Messages, case: str) -> list[dict[str, Any]]:
-    """Return what each worker said of a case."""
-    return [next(message for message in messages[worker] if message["case"] == case) for worker in WORKERS]
-
-
-def picked(steps: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(step[name] for name in names) for step in steps]
 
 
 class TogetherTest(unittest.TestCase):
@@ -58,11 +46,9 @@ class TogetherTest(unittest.TestCase):
         bare, _ = said(cluster(), control)
         self.assertEqual(first["steps"], second["steps"])
         self.assertFalse(first["is_stuck"] or second["is_stuck"])
-        self.assertEqual(picked(first["steps"], "scale", "good_steps"), list(SCALES))
-        states = picked(first["steps"], *STATE)
-        for step in SKIPPED:
-            self.assertEqual(states[step], states[step - 1])
-        self.assertEqual([states[step] for step in APPLIED], picked(bare["steps"], *STATE))
+        assert_skips(first["steps"], APPLIED, SCALES)
+        applied = [without_scale(first["steps"][step]) for step in APPLIED]
+        self.assertEqual(applied, [without_scale(step) for step in bare["steps"]])
         self.assertEqual([step["global_step"] for step in bare["steps"]], [1, 2, 3, 4, 5])
         self.assertEqual(set(first["devices"].values()), {"/job:ps/task:0"})
         self.assertEqual((first["slots"], bare["slots"]), (["momentum"], ["momentum"]))
@@ -104,7 +90,8 @@ class AsynchronousTest(unittest.TestCase):
 
     def test_a_finite_step_does_not_undo_what_an_overflow_on_the_other_worker_did_meanwhile(self) -> None:
         for worker in said(cluster(), "overtaken"):
-            self.assertEqual(picked(worker["steps"], "scale", "good_steps", "global_step"), [(4, 1, 1)])
+            (step,) = worker["steps"]
+            self.assertEqual((step["scale"], step["good_steps"], step["global_step"]), (4, 1, 1))
 
 
 def assert_sound(steps: list[dict[str, Any]], most_good_steps: int = 1) -> None:

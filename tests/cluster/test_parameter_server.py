@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from parameterized import parameterized
 
-from .launcher import Messages, launch, once
+from .launcher import Messages, assert_skips, launch, once, said, without_scale
 
 pytestmark = pytest.mark.programs
 
 # The scale and the count after each step, from 8 and 0; it grows after two finite steps.
 SCALES = ((8, 1), (16, 0), (8, 0), (8, 1), (4, 0), (2, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1), (1, 0))
 APPLIED = (0, 1, 3, 8, 9, 10)
-SKIPPED = (2, 4, 5, 6, 7, 11)
 
 TRAINED = (("v1",), ("keras3_apply",))
 REFUSED = (("legacy",), ("new",))
@@ -29,33 +28,26 @@ def cluster() -> Messages:
     return launch("parameter_server_training.py", jobs, *names, serving=("worker", "ps"))
 
 
-def said(case: str) -> dict[str, Any]:
-    """Return what the chief said of a case."""
-    return next(message for message in cluster()["chief:0"] if message["case"] == case)
-
-
-def without_scale(step: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in step.items() if name not in ("scale", "good_steps")}
+def said_by_chief(case: str) -> dict[str, Any]:
+    (message,) = said(cluster(), case, ["chief:0"])
+    return message
 
 
 class TrainedTest(unittest.TestCase):
     @parameterized.expand(TRAINED)
     def test_skipped_steps_change_the_scale_alone(self, name: str) -> None:
-        found, bare = said(f"{name} mpls"), said(f"{name} bare")["steps"]
+        found, bare = said_by_chief(f"{name} mpls"), said_by_chief(f"{name} bare")["steps"]
         self.assertLessEqual({"scale", "good_steps", "iterations", "dense", "rows"}, found["devices"].keys())
         self.assertEqual(set(found["devices"].values()), {"/job:ps/replica:0/task:0/device:CPU:0"})
-        self.assertEqual([(step["scale"], step["good_steps"]) for step in found["steps"]], list(SCALES))
-        steps = [without_scale(step) for step in found["steps"]]
-        for step in SKIPPED:
-            self.assertEqual(steps[step], steps[step - 1])
-        self.assertEqual([steps[step] for step in APPLIED], bare)
+        assert_skips(found["steps"], APPLIED, SCALES)
+        self.assertEqual([without_scale(found["steps"][step]) for step in APPLIED], bare)
         self.assertEqual([step["iterations"] for step in bare], [1, 2, 3, 4, 5, 6])
 
 
 class RefusedTest(unittest.TestCase):
     @parameterized.expand(REFUSED)
     def test_it_is_refused_before_anything_is_created(self, name: str) -> None:
-        answer = said(f"{name} mpls")
+        answer = said_by_chief(f"{name} mpls")
         for part in ("ParameterServerStrategy", "mpls.v1", "mpls docs strategies"):
             self.assertIn(part, answer["refusal"])
         self.assertEqual(answer["created"], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import unittest
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from mpls.saved.reading import read
 from mpls.transfer.convert import export
 from tests.folders import InFolder
 
+v1 = tf.compat.v1
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.5},
     "Adam": {"amsgrad": True},
@@ -148,11 +150,12 @@ class FrameworkFilesTest(InFolder, unittest.TestCase):
 
 class SaverFilesTest(InFolder, unittest.TestCase):
     def setUp(self) -> None:
-        self.session = tf.compat.v1.Session(graph=tf.Graph())
-        self.addCleanup(self.session.close)
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        stack.enter_context(tf.Graph().as_default())
+        self.session = stack.enter_context(v1.Session())
 
     def _saved(self) -> list[OptimizerRecord]:
-        v1 = tf.compat.v1
         self.session.run(v1.global_variables_initializer())
         for train in v1.get_collection("steps"):
             self.session.run(train)
@@ -160,76 +163,67 @@ class SaverFilesTest(InFolder, unittest.TestCase):
         return list(read(self.folder / "ckpt").optimizers)
 
     def _add(self, optimizer: Any, name: str, **kwargs: Any) -> None:
-        weight = tf.compat.v1.get_variable(name, [3], initializer=tf.compat.v1.ones_initializer())
-        tf.compat.v1.add_to_collection("steps", optimizer.minimize(tf.reduce_sum(weight**2), **kwargs))
+        weight = v1.get_variable(name, [3], initializer=v1.ones_initializer())
+        v1.add_to_collection("steps", optimizer.minimize(tf.reduce_sum(weight**2), **kwargs))
 
     def test_wrapped_in_a_scope(self) -> None:
-        with self.session.graph.as_default():
-            v1 = tf.compat.v1
-            with v1.variable_scope("model"):
-                inner = v1.train.RMSPropOptimizer(0.5, momentum=0.5, centered=True)
-                scale = mpls.v1.DynamicLossScale(64, increment_period=5)
-                optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
-                self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
-            (found,) = self._saved()
-            slots = found.variables[0].slots
-            self.assertEqual((found.family, found.algorithm, found.iterations), ("v1", "RMSprop", 1))
-            self.assertEqual((found.variables[0].key, list(slots)), ("model/weight", ["rms", "mg", "momentum"]))
-            weight = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)[0]
-            for slot in slots:
-                np.testing.assert_array_equal(slots[slot], self.session.run(inner.get_slot(weight, slot)))
-            assert found.loss_scale is not None
-            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
+        with v1.variable_scope("model"):
+            inner = v1.train.RMSPropOptimizer(0.5, momentum=0.5, centered=True)
+            scale = mpls.v1.DynamicLossScale(64, increment_period=5)
+            optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale)
+            self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
+        (found,) = self._saved()
+        slots = found.variables[0].slots
+        self.assertEqual((found.family, found.algorithm, found.iterations), ("v1", "RMSprop", 1))
+        self.assertEqual((found.variables[0].key, list(slots)), ("model/weight", ["rms", "mg", "momentum"]))
+        weight = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)[0]
+        for slot in slots:
+            np.testing.assert_array_equal(slots[slot], self.session.run(inner.get_slot(weight, slot)))
+        assert found.loss_scale is not None
+        self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
 
     def test_an_adam_in_a_scope_is_one(self) -> None:
-        with self.session.graph.as_default():
-            v1 = tf.compat.v1
-            inner = v1.train.AdamOptimizer(0.5)
-            optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", count_steps=True)
-            with v1.name_scope("training"):
-                self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
-            (found,) = self._saved()
-            # The saver has written its beta powers under two names.
-            self.assertEqual((found.algorithm, found.iterations, len(found.others)), ("Adam", 1, 4))
-            self.assertEqual(found.counts["applied_steps"], 1)
+        inner = v1.train.AdamOptimizer(0.5)
+        optimizer = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic", count_steps=True)
+        with v1.name_scope("training"):
+            self._add(optimizer, "weight", global_step=v1.train.get_or_create_global_step())
+        (found,) = self._saved()
+        # The saver has written its beta powers under two names.
+        self.assertEqual((found.algorithm, found.iterations, len(found.others)), ("Adam", 1, 4))
+        self.assertEqual(found.counts["applied_steps"], 1)
 
     def test_own_name_and_averages(self) -> None:
-        with self.session.graph.as_default():
-            inner = tf.compat.v1.train.AdamOptimizer(0.5, name="Mine")
-            self._add(inner, "weight")
-            average = tf.train.ExponentialMovingAverage(0.5)
-            tf.compat.v1.add_to_collection("steps", average.apply(tf.compat.v1.trainable_variables()))
-            (found,) = self._saved()
-            self.assertEqual((found.key, found.algorithm, found.loss_scale), ("Mine", "Adam", None))
-            self.assertEqual([list(each.slots) for each in found.variables], [["m", "v"]])
+        inner = v1.train.AdamOptimizer(0.5, name="Mine")
+        self._add(inner, "weight")
+        average = tf.train.ExponentialMovingAverage(0.5)
+        v1.add_to_collection("steps", average.apply(v1.trainable_variables()))
+        (found,) = self._saved()
+        self.assertEqual((found.key, found.algorithm, found.loss_scale), ("Mine", "Adam", None))
+        self.assertEqual([list(each.slots) for each in found.variables], [["m", "v"]])
 
     def test_contrib(self) -> None:
-        with self.session.graph.as_default():
-            manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=5)
-            inner = tf.compat.v1.train.MomentumOptimizer(0.5, 0.5)
-            self._add(mpls.contrib.LossScaleOptimizer(inner, manager), "weight")
-            (found,) = self._saved()
-            assert found.loss_scale is not None
-            self.assertEqual((found.algorithm, found.loss_scale.scale, found.loss_scale.good_steps), ("SGD", 16.0, 1))
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(16.0, incr_every_n_steps=5)
+        inner = v1.train.MomentumOptimizer(0.5, 0.5)
+        self._add(mpls.contrib.LossScaleOptimizer(inner, manager), "weight")
+        (found,) = self._saved()
+        assert found.loss_scale is not None
+        self.assertEqual((found.algorithm, found.loss_scale.scale, found.loss_scale.good_steps), ("SGD", 16.0, 1))
 
     def test_keras_optimizer(self) -> None:
-        with self.session.graph.as_default():
-            v1 = tf.compat.v1
-            weight = v1.get_variable("weight", [3], initializer=v1.ones_initializer())
-            inner = tf_keras.optimizers.legacy.Adam(0.5)
-            optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=64.0)
-            with v1.name_scope("training"):
-                grads = optimizer.get_unscaled_gradients(tf.gradients(optimizer.get_scaled_loss(weight**2), [weight]))
-                v1.add_to_collection("steps", optimizer.apply_gradients([(grads[0], weight)]))
-            (found,) = self._saved()
-            assert found.loss_scale is not None
-            self.assertEqual((found.family, found.algorithm, found.iterations), ("legacy", "Adam", 1))
-            self.assertEqual(found.hyperparameters["learning_rate"], 0.5)
-            self.assertEqual([(each.name, sorted(each.slots)) for each in found.variables], [("weight", ["m", "v"])])
-            self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
+        weight = v1.get_variable("weight", [3], initializer=v1.ones_initializer())
+        inner = tf_keras.optimizers.legacy.Adam(0.5)
+        optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=64.0)
+        with v1.name_scope("training"):
+            grads = optimizer.get_unscaled_gradients(tf.gradients(optimizer.get_scaled_loss(weight**2), [weight]))
+            v1.add_to_collection("steps", optimizer.apply_gradients([(grads[0], weight)]))
+        (found,) = self._saved()
+        assert found.loss_scale is not None
+        self.assertEqual((found.family, found.algorithm, found.iterations), ("legacy", "Adam", 1))
+        self.assertEqual(found.hyperparameters["learning_rate"], 0.5)
+        self.assertEqual([(each.name, sorted(each.slots)) for each in found.variables], [("weight", ["m", "v"])])
+        self.assertEqual((found.loss_scale.scale, found.loss_scale.good_steps), (64.0, 1))
 
     def test_no_optimizer(self) -> None:
-        with self.session.graph.as_default():
-            tf.compat.v1.get_variable("weight", [3])
-            tf.compat.v1.get_variable("weight/part", [3])
-            self.assertEqual(self._saved(), [])
+        v1.get_variable("weight", [3])
+        v1.get_variable("weight/part", [3])
+        self.assertEqual(self._saved(), [])

@@ -33,6 +33,59 @@ COUNTS: list[tuple[str, Any, str]] = [
     ("float", np.float32(1), "be a scalar of an integer dtype; got 'dtype float32 and shape ()'"),
     ("vector", np.ones(2, np.int64), "be a scalar of an integer dtype; got 'dtype int64 and shape (2,)'"),
 ]
+ABOVE: list[tuple[str, Any, str]] = [
+    ("above", np.int64(4), "be a whole number from 0 to 3, the growth steps; got 4"),
+]
+NOT_A_NUMBER = "be a scalar of a number's dtype; got 'dtype"
+RATES: list[tuple[str, Any, str]] = [
+    ("complex", np.complex64(1), f"{NOT_A_NUMBER} complex64 and shape ()'"),
+    ("vector", np.float32([1]), f"{NOT_A_NUMBER} float32 and shape (1,)'"),
+]
+SLOTS: list[tuple[str, Any, str]] = [
+    ("missing", None, "be in the checkpoint, since its object graph names it"),
+    ("text", b"text", 'be of a numeric dtype; got "TensorFlow\'s dtype number 7"'),
+]
+GRAPHS: list[tuple[str, Any, str]] = [
+    ("no_message", b"\xff" * 20, "be a whole object graph"),
+    ("cut", b"\x0a\x05\x0a\x03\x08\xff\x01", "be a whole object graph"),
+]
+LEGACY, NEW, KERAS3 = (f"keras_object.adam/{run}" for run in ("tf24.lso2", "tf215.lso3", "tf21.k3"))
+SAVER = "v1_saver.adam/tf24"
+# What is changed in a checkpoint, where, and to what.
+IN_CHECKPOINTS = [
+    ("scale", LEGACY, f"optimizer/loss_scale/current_loss_scale{SUFFIX}", SCALES),
+    ("scale_of_old", "keras_object.adam/tf22.exp", f"optimizer/loss_scale/current_loss_scale{SUFFIX}", SCALES),
+    ("scale_of_keras3", KERAS3, f"optimizer/dynamic_scale{SUFFIX}", SCALES),
+    ("scale_of_saver", SAVER, "current_loss_scale", SCALES),
+    ("good_steps", LEGACY, f"optimizer/loss_scale/good_steps{SUFFIX}", COUNTS),
+    ("good_steps_of_keras3", KERAS3, f"optimizer/step_counter{SUFFIX}", COUNTS),
+    ("good_steps_of_saver", SAVER, "good_steps", COUNTS),
+    ("iterations", LEGACY, f"optimizer/iter{SUFFIX}", COUNTS),
+    ("iterations_of_new", "keras_object.adam/tf21.lso3", f"optimizer/_iterations{SUFFIX}", COUNTS),
+    ("global_step", SAVER, "global_step", COUNTS),
+    ("rate", LEGACY, f"optimizer/learning_rate{SUFFIX}", RATES[:1]),
+    ("rate_of_new", NEW, f"optimizer/_learning_rate{SUFFIX}", RATES),
+    ("slot", LEGACY, f"w/.OPTIMIZER_SLOT/optimizer/m{SUFFIX}", SLOTS),
+    ("graph", LEGACY, "_CHECKPOINTABLE_OBJECT_GRAPH", GRAPHS),
+]
+H5, ARCHIVE = "keras_h5.momentum/tf21.k3", "keras_v3.momentum/tf21.k3"
+OF_WRAPPER = "optimizer_weights/loss_scale_optimizer"
+IN_MODELS = [
+    ("scale_in_archive", rewriting.archive, ARCHIVE, "optimizer/vars/3", SCALES),
+    ("scale_in_h5", rewriting.h5, H5, f"{OF_WRAPPER}/dynamic_scale", SCALES),
+    ("good_steps_in_archive", rewriting.archive, ARCHIVE, "optimizer/vars/2", ABOVE),
+    ("good_steps_in_h5", rewriting.h5, H5, f"{OF_WRAPPER}/step_counter", ABOVE),
+    ("weight_in_h5", rewriting.h5, H5, f"{OF_WRAPPER}/dynamic_scale", [("missing", None, "be a dataset in the file")]),
+]
+
+
+def cases(places: list[Any]) -> list[Any]:
+    """Return each value at each of these places, under a name."""
+    return [
+        (f"{place}_{name}".replace(" ", "_"), *where, value, text)
+        for place, *where, values in places
+        for name, value, text in values
+    ]
 
 
 class Refusing(InFolder, unittest.TestCase):
@@ -46,129 +99,64 @@ class Refusing(InFolder, unittest.TestCase):
 
 
 class CheckpointTest(Refusing):
-    @parameterized.expand(
-        [
-            (f"{kind}_{name}".replace(" ", "_"), artefact, key, value, text)
-            for kind, artefact, key in (
-                ("legacy", "keras_object.adam/tf24.lso2", f"optimizer/loss_scale/current_loss_scale{SUFFIX}"),
-                ("old", "keras_object.adam/tf22.exp", f"optimizer/loss_scale/current_loss_scale{SUFFIX}"),
-                ("keras3", "keras_object.adam/tf21.k3", f"optimizer/dynamic_scale{SUFFIX}"),
-                ("saver", "v1_saver.adam/tf24", "current_loss_scale"),
-            )
-            for name, value, text in SCALES
-        ]
-    )
-    def test_scale(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
-        self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
-
-    @parameterized.expand(
-        [
-            (f"{kind}_{name}", artefact, key, value, text)
-            for kind, artefact, key in (
-                ("good_steps", "keras_object.adam/tf24.lso2", f"optimizer/loss_scale/good_steps{SUFFIX}"),
-                ("step_counter", "keras_object.adam/tf21.k3", f"optimizer/step_counter{SUFFIX}"),
-                ("saver", "v1_saver.adam/tf24", "good_steps"),
-                ("iterations", "keras_object.adam/tf24.lso2", f"optimizer/iter{SUFFIX}"),
-                ("iterations_of_new", "keras_object.adam/tf21.lso3", f"optimizer/_iterations{SUFFIX}"),
-                ("global_step", "v1_saver.adam/tf24", "global_step"),
-            )
-            for name, value, text in COUNTS
-        ]
-    )
-    def test_count(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
-        self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
-
-    @parameterized.expand(
-        [
-            ("legacy", "keras_object.adam/tf24.lso2", "learning_rate", np.complex64(1), "complex64 and shape ()"),
-            ("new", "keras_object.adam/tf215.lso3", "_learning_rate", np.complex64(1), "complex64 and shape ()"),
-            ("new_vector", "keras_object.adam/tf215.lso3", "_learning_rate", np.float32([1]), "float32 and shape (1,)"),
-        ]
-    )
-    def test_hyperparameter(self, name: str, artefact: str, rate: str, value: Any, described: str) -> None:
-        key = f"optimizer/{rate}{SUFFIX}"
-        text = f"be a scalar of a number's dtype; got 'dtype {described}'"
+    @parameterized.expand(cases(IN_CHECKPOINTS))
+    def test_refused(self, name: str, artefact: str, key: str, value: Any, text: str) -> None:
         self.assert_refused(rewriting.checkpoint(artefact, self.folder, {key: value}), key, text)
 
     def test_hyperparameter_of_bfloat16(self) -> None:
         key = f"optimizer/_learning_rate{SUFFIX}"
         value = np.array(0.5, tf.bfloat16.as_numpy_dtype)
-        path = rewriting.checkpoint("keras_object.adam/tf215.lso3", self.folder, {key: value})
+        path = rewriting.checkpoint(NEW, self.folder, {key: value})
         (optimizer,) = read(path).optimizers
         self.assertEqual(optimizer.hyperparameters["learning_rate"], 0.5)
 
     def test_unchanged_copy_is_read(self) -> None:
-        (optimizer,) = read(rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {})).optimizers
+        (optimizer,) = read(rewriting.checkpoint(LEGACY, self.folder, {})).optimizers
         assert optimizer.loss_scale is not None
         self.assertEqual((optimizer.iterations, optimizer.loss_scale.scale), (6, 16.0))
 
-    def test_missing_slot(self) -> None:
-        key = f"w/.OPTIMIZER_SLOT/optimizer/m{SUFFIX}"
-        path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: None})
-        self.assert_refused(path, key, "be in the checkpoint, since its object graph names it")
-
-    def test_slot_that_is_text(self) -> None:
-        key = f"w/.OPTIMIZER_SLOT/optimizer/m{SUFFIX}"
-        path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: b"text"})
-        self.assert_refused(path, key, 'be of a numeric dtype; got "TensorFlow\'s dtype number 7"')
-
-    def test_broken_object_graph(self) -> None:
-        key = "_CHECKPOINTABLE_OBJECT_GRAPH"
-        for graph in (b"\xff" * 20, b"\x0a\x05\x0a\x03\x08\xff\x01"):
-            path = rewriting.checkpoint("keras_object.adam/tf24.lso2", self.folder, {key: graph})
-            self.assert_refused(path, key, "be a whole object graph")
-
 
 class ModelTest(Refusing):
-    def test_good_steps_above_the_period(self) -> None:
-        key = f"optimizer/loss_scale/good_steps{SUFFIX}"
-        text = "be a whole number from 0 to 3, the growth steps; got 4"
+    @parameterized.expand(cases(IN_MODELS))
+    def test_refused(self, name: str, rewrite: Any, artefact: str, key: str, value: Any, text: str) -> None:
+        self.assert_refused(rewrite(artefact, self.folder, {key: value}), key, text)
+
+    def test_good_steps_of_a_saved_model_above_the_period(self) -> None:
+        key = "optimizer/loss_scale/good_steps"
+        ((_, value, text),) = ABOVE
         for name in ("tf215.lso2", "tf23.exp"):
-            path = rewriting.saved_model(f"keras_tf.momentum/{name}", self.folder / name, {key: np.int64(4)})
-            self.assert_refused(path, "optimizer/loss_scale/good_steps", text)
-        key = "optimizer/vars/2"
-        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {key: np.int64(4)})
-        self.assert_refused(path, key, text)
-        key = "optimizer_weights/loss_scale_optimizer/step_counter"
-        path = rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: np.int64(4)})
-        self.assert_refused(path, key, text)
+            path = rewriting.saved_model(f"keras_tf.momentum/{name}", self.folder / name, {f"{key}{SUFFIX}": value})
+            self.assert_refused(path, key, text)
 
-    @parameterized.expand([(name.replace(" ", "_"), value, text) for name, value, text in SCALES])
-    def test_scale(self, name: str, value: Any, text: str) -> None:
-        key = "optimizer/vars/3"
-        self.assert_refused(rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {key: value}), key, text)
-        key = "optimizer_weights/loss_scale_optimizer/dynamic_scale"
-        self.assert_refused(rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: value}), key, text)
+    @parameterized.expand(
+        [
+            ("cut", b"{", "be JSON"),
+            ("list", b"[1", "be JSON"),
+            ("text", b'"?', "be JSON"),
+            ("deep", b"[" * 100_000, "be JSON"),
+            ("none", None, "describe the optimizer whose weights the file holds"),
+            ("number", np.float32(1), "be text"),
+        ]
+    )
+    def test_training_config(self, name: str, config: Any, text: str) -> None:
+        path = rewriting.h5("keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=config)
+        self.assert_refused(path, "training_config", text)
 
-    def test_missing_weight(self) -> None:
-        key = "optimizer_weights/loss_scale_optimizer/dynamic_scale"
-        path = rewriting.h5("keras_h5.momentum/tf21.k3", self.folder, {key: None})
-        self.assert_refused(path, key, "be a dataset in the file")
-
-    def test_training_config_that_is_none(self) -> None:
-        for text in ("{", "[1", '"\ud800', "[" * 100_000):
-            path = rewriting.h5(
-                "keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=text.encode("utf-8", "replace")
-            )
-            self.assert_refused(path, "training_config", "be JSON")
-        path = rewriting.h5("keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=None)
-        self.assert_refused(path, "training_config", "describe the optimizer whose weights the file holds")
-        path = rewriting.h5("keras_h5.momentum/tf24.lso2", self.folder, {}, training_config=np.float32(1))
-        self.assert_refused(path, "training_config", "be text")
-
-    def test_archive_without_config(self) -> None:
-        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {}, config=None)
-        self.assert_refused(path, "config.json", "be in the file")
-        path = rewriting.archive("keras_v3.momentum/tf21.k3", self.folder, {}, config=b"\xff\xfe")
-        self.assert_refused(path, "config.json", "be JSON")
+    @parameterized.expand([("none", None, "be in the file"), ("bytes", b"\xff\xfe", "be JSON")])
+    def test_config_of_an_archive(self, name: str, config: bytes | None, text: str) -> None:
+        self.assert_refused(rewriting.archive(ARCHIVE, self.folder, {}, config=config), "config.json", text)
 
 
 NEW_FORMAT, OLD_FORMAT = "config_dynamic.tf28.lso2", "config_dynamic.tf23.exp"
 INNER = "config/inner_optimizer"
 STATE = f"{INNER}/loss_scale_state"
 LOSS_SCALE = "config/loss_scale"
+GROWTH = "config/dynamic_growth_steps"
 HUGE = 10**400
 NESTED = rewriting.config("config_default.tf28.lso2")
+OPTIONS = "count_steps, skip_counts_step, track_overflows, max_consecutive_skips, on_give_up, check_unscaled, enabled"
+FINITE = "be a positive, finite float32 number; got"
+COUNTED = "be a whole number from 0 to 5, the growth steps; got"
 
 
 class ConfigTest(Refusing):
@@ -180,36 +168,17 @@ class ConfigTest(Refusing):
                 OLD_FORMAT,
                 "config/extra",
                 1,
-                "be one of optimizer, loss_scale, count_steps, skip_counts_step, track_overflows, "
-                "max_consecutive_skips, on_give_up, check_unscaled, enabled; got 'extra'",
+                f"be one of optimizer, loss_scale, {OPTIONS}; got 'extra'",
             ),
             ("dynamic", NEW_FORMAT, "config/dynamic", "yes", "be a bool; got 'yes'"),
-            ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, "be a positive, finite float32 number; got 1000"),
-            (
-                "growth_fraction",
-                NEW_FORMAT,
-                "config/dynamic_growth_steps",
-                2.5,
-                "be a whole number; got 2.5",
-            ),
+            ("scale_huge", NEW_FORMAT, "config/initial_scale", HUGE, f"{FINITE} 1000"),
+            ("growth_fraction", NEW_FORMAT, GROWTH, 2.5, "be a whole number; got 2.5"),
             ("inner_list", NEW_FORMAT, INNER, [], "be an object of JSON; got []"),
             ("nested", NEW_FORMAT, INNER, NESTED, "not be a LossScaleOptimizer itself; got 'LossScaleOptimizer'"),
             ("class_name", NEW_FORMAT, f"{INNER}/class_name", 3, "be a name; got 3"),
-            (
-                "learning_rate",
-                NEW_FORMAT,
-                f"{INNER}/config/learning_rate",
-                "x",
-                "be a number or the config of a schedule",
-            ),
+            ("rate", NEW_FORMAT, f"{INNER}/config/learning_rate", "x", "be a number or the config of a schedule"),
             ("no_scale", OLD_FORMAT, f"{LOSS_SCALE}/class_name", "Adam", "be the class name of a loss scale, "),
-            (
-                "multiplier",
-                OLD_FORMAT,
-                f"{LOSS_SCALE}/config/multiplier",
-                -2,
-                "be a positive, finite float32 number; got -2",
-            ),
+            ("multiplier", OLD_FORMAT, f"{LOSS_SCALE}/config/multiplier", -2, f"{FINITE} -2"),
             (
                 "unknown_setting",
                 OLD_FORMAT,
@@ -224,26 +193,11 @@ class ConfigTest(Refusing):
 
     @parameterized.expand(
         [
-            ("zero", {"scale": 0, "good_steps": 0}, "scale", "be a positive, finite float32 number; got 0"),
-            ("missing", {"good_steps": 0}, "scale", "be a positive, finite float32 number; got None"),
-            (
-                "above",
-                {"scale": 8, "good_steps": 6},
-                "good_steps",
-                "be a whole number from 0 to 5, the growth steps; got 6",
-            ),
-            (
-                "negative",
-                {"scale": 8, "good_steps": -1},
-                "good_steps",
-                "be a whole number from 0 to 5, the growth steps; got -1",
-            ),
-            (
-                "bool",
-                {"scale": 8, "good_steps": True},
-                "good_steps",
-                "be a whole number from 0 to 5, the growth steps; got True",
-            ),
+            ("zero", {"scale": 0, "good_steps": 0}, "scale", f"{FINITE} 0"),
+            ("missing", {"good_steps": 0}, "scale", f"{FINITE} None"),
+            ("above", {"scale": 8, "good_steps": 6}, "good_steps", f"{COUNTED} 6"),
+            ("negative", {"scale": 8, "good_steps": -1}, "good_steps", f"{COUNTED} -1"),
+            ("bool", {"scale": 8, "good_steps": True}, "good_steps", f"{COUNTED} True"),
             ("unknown", {"scale": 8, "code": "x"}, "code", "be one of scale, good_steps; got 'code'"),
         ]
     )
@@ -253,12 +207,12 @@ class ConfigTest(Refusing):
     def test_growth_steps_that_no_count_reaches(self) -> None:
         for value in (2**63, float(2**63), HUGE):
             with self.subTest(value):
-                (record,) = read(self._changed(NEW_FORMAT, "config/dynamic_growth_steps", value)).optimizers
+                (record,) = read(self._changed(NEW_FORMAT, GROWTH, value)).optimizers
                 self.assertEqual(record.loss_scale.growth_steps, 2**63 - 1)
 
     def test_fixed_scale_that_grows(self) -> None:
         path = self._changed(NEW_FORMAT, "config/dynamic", False)
-        self.assert_refused(path, "config/dynamic_growth_steps", "be null for a fixed scale; got 5")
+        self.assert_refused(path, GROWTH, "be null for a fixed scale; got 5")
 
     def _changed(self, source: str, key: str, value: Any) -> pathlib.Path:
         changed = copy.deepcopy(rewriting.config(source))

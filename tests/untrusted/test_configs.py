@@ -127,6 +127,10 @@ class Registered(tf_keras.Model):  # type: ignore[misc]
         mpls.keras.save_model(self, path)
 
 
+def everything_in(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 class _Base(InFolder, unittest.TestCase):
     templates: Templates
 
@@ -142,13 +146,21 @@ class _Base(InFolder, unittest.TestCase):
         (self.folder / f"{SPY}.py").write_text("raise AssertionError('a module in the file was imported')")
 
     def _assert_refused(self, framework: str, suffix: str, change: Change, **kwargs: Any) -> str:
-        """Refuse a file, with nothing made by the framework, and return the message."""
+        """Refuse a file, with nothing made by the framework, and return the message.
+
+        `mpls inspect` refuses the file too. Neither imports what the file names, and neither changes a file.
+        """
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         path = self.templates.changed(framework, suffix, folder, change)
         path_entry = mock.patch.object(sys, "path", [str(self.folder), *sys.path])
         natively = mock.patch.object(loading, "_load_natively", side_effect=AssertionError("the framework was asked"))
-        with path_entry, natively, self.assertRaises(SavedStateError) as caught:
-            mpls.keras.load_model(path, **kwargs)
+        before = everything_in(self.folder)
+        with path_entry, natively:
+            found = describe(path)
+            with self.assertRaises(SavedStateError) as caught:
+                mpls.keras.load_model(path, **kwargs)
+        self.assertTrue(found["refusal"] or found["status"] == "broken", found)
+        self.assertEqual(everything_in(self.folder), before)
         self.assertTrue(str(caught.exception).startswith(f"{path}: "), caught.exception)
         self.assertNotIn(SPY, sys.modules)
         return str(caught.exception)
@@ -196,15 +208,20 @@ class RefusalTest(_Base):
         self._assert_refused(framework, suffix, lambda parts: layer(parts, "dense")["config"].update(name="a/../../b"))
 
 
+HASHING = {"module": "keras.layers", "class_name": "Hashing", "config": {"num_bins": 3}}
+
+
 class ResultTest(_Base):
     """What is no model, or cannot be made one, is an error that names the file."""
 
-    def _changed(self, change: Change) -> str:
-        return self.templates.changed("keras", ".keras", pathlib.Path(tempfile.mkdtemp(dir=self.folder)), change)
+    def _assert_named(self, change: Change) -> None:
+        path = self.templates.changed("keras", ".keras", self.folder, change)
+        with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
+            mpls.keras.load_model(path)
 
     @parameterized.expand(
         [
-            ("layer", {"module": "keras.layers", "class_name": "Hashing", "config": {"num_bins": 3}}),
+            ("layer", HASHING),
             ("array", {"class_name": "__numpy__", "config": {"value": [1.0], "dtype": "float32"}}),
             ("values", {"layers": [1]}),
         ]
@@ -214,15 +231,10 @@ class ResultTest(_Base):
             parts["model"].clear()
             parts["model"].update(config)
 
-        path = self._changed(change)
-        with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
-            mpls.keras.load_model(path)
+        self._assert_named(change)
 
     def test_what_is_no_optimizer(self) -> None:
-        hashing = {"module": "keras.layers", "class_name": "Hashing", "config": {"num_bins": 3}}
-        path = self._changed(lambda parts: _compile(*_INNER)(parts, hashing))
-        with self.assertRaisesRegex(SavedStateError, f"^{path}: "):
-            mpls.keras.load_model(path)
+        self._assert_named(lambda parts: _compile(*_INNER)(parts, HASHING))
 
     def test_custom_objects_that_are_no_dict(self) -> None:
         with self.assertRaisesRegex(ArgumentTypeError, "custom_objects must be a dict"):
