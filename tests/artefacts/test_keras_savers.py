@@ -192,17 +192,18 @@ class TestCross(InFolder):
             assert_near({key: got[key] for key in state}, state, exact=True)
             assert {got[key] for key in got if key.startswith("scale")} == {8.0}
 
-    def test_names_that_the_user_has_put_before(self) -> None:
+    # Each experimental wrapper has two loss scales, which count in the numbers of names.
+    @parameterized.expand([("native", "experimental"), ("public", "native")])
+    def test_names_that_the_user_has_put_before(self, writer: str, reader: str) -> None:
         def saver() -> Any:
             return v1.train.Saver({f"mine/{name}": each for name, each in by_name().items()})
 
         spec = Spec("SGD", scopes=("", ""))
-        with program(native, spec) as (made, session):
+        with program(WRAPS[writer], spec) as (made, session):
             made.train(session, [1.0, 2.0])
             path = saver().save(session, str(self.folder / "model"))
             state = made.state(session)
-        # Each wrapper has two loss scales, which count in the numbers of names.
-        with program(experimental, spec) as (made, session):
+        with program(WRAPS[reader], spec) as (made, session):
             saver().restore(session, path)
             assert_near(made.state(session), state, exact=True)
 

@@ -21,8 +21,8 @@ from parameterized import parameterized
 
 import mpls.keras
 from mpls.errors import MplsWarning, SavedStateError
-from tests.artefacts.replay import Artefact, artefacts
-from tests.artefacts.test_writing import CASES, batch, small_model
+from tests.artefacts.replay import SUBJECTS, Artefact, artefacts
+from tests.artefacts.test_writing import CASES, batch, scale_of, slots_of, small_model
 from tests.folders import InFolder
 from tests.keras.families import FRAMEWORKS, OPTIMIZERS, global_policy
 from tests.saved import rewriting
@@ -54,17 +54,6 @@ def load(path: Any, **kwargs: Any) -> tuple[Any, list[str]]:
     return model, [str(each.message) for each in caught]
 
 
-def good_steps_of(optimizer: Any) -> int | None:
-    return None if optimizer.dynamic_counter is None else int(optimizer.dynamic_counter)
-
-
-def slots_of(inner: Any) -> list[Any]:
-    """Return the slots' values, in the order of their sums."""
-    variables = inner.weights if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) else inner.variables
-    values = [np.asarray(each.numpy()) for each in variables]
-    return sorted((each for each in values if each.ndim), key=lambda each: float(each.sum()))
-
-
 class RecordedModelsTest(unittest.TestCase):
     def assert_near(self, actual: Any, expected: Any, tolerance: float) -> None:
         for one, other in zip(actual, expected, strict=True):
@@ -79,8 +68,7 @@ class RecordedModelsTest(unittest.TestCase):
         optimizer = model.optimizer
         self.assertIsInstance(model, keras.Model if flavour == "k3" else tf_keras.Model)
         self.assertIn(Ours, type(optimizer).__mro__)
-        optimizers = {"k3": keras.optimizers, "lso3": tf_keras.optimizers}.get(flavour, tf_keras.optimizers.legacy)
-        self.assertIsInstance(optimizer.inner_optimizer, optimizers.Optimizer)
+        self.assertIsInstance(optimizer.inner_optimizer, OPTIMIZERS[SUBJECTS[flavour].family].Optimizer)
         self.assertEqual(optimizer.dynamic, "fixed" not in expected["spec"]["loss_scale"])
         self.assert_near(model.get_weights(), state["weights"], 1e-6)
         # Native H5 and tf_keras' .keras files hold no current scale, and the latter nothing of a legacy optimizer.
@@ -90,12 +78,11 @@ class RecordedModelsTest(unittest.TestCase):
         start = state if has_slots else expected["reloaded"]["state"]
         self.assertEqual(int(optimizer.iterations), start["iter"])
         if has_slots:
-            slots = [np.asarray(each) for each in state["opt_weights"].values() if np.ndim(each)]
-            slots.sort(key=lambda each: float(each.sum()))
+            slots = sorted((each for each in state["opt_weights"].values() if np.ndim(each)), key=np.sum)
             self.assert_near(slots_of(optimizer.inner_optimizer), slots, 1e-6)
         initial = expected["spec"]["loss_scale"].get("initial")
         scale = (state["scale"], state["good"]) if has_scale else (initial, 0)
-        self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), scale)
+        self.assertEqual(scale_of(optimizer), scale)
         self.assertEqual(len(said), 0 if has_scale and has_slots else 1, said)
         for part, is_there in (
             (" does not hold", has_scale),
@@ -120,7 +107,7 @@ class RecordedModelsTest(unittest.TestCase):
             self.assert_near(model.get_weights(), weights["weights"], tolerance)
             self.assertEqual(int(optimizer.iterations), weights["iter"])
             scale = (continued if has_scale else reloaded)[number]
-            self.assertEqual((float(optimizer.loss_scale), good_steps_of(optimizer)), (scale["scale"], scale["good"]))
+            self.assertEqual(scale_of(optimizer), (scale["scale"], scale["good"]))
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -165,15 +152,12 @@ class Keras3Test(InFolder, unittest.TestCase):
         loaded, said = load(path)
         self.assertEqual(said, [])
         self.assertIn(Ours, type(loaded.optimizer).__mro__)
-        state = (float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer), int(loaded.optimizer.iterations))
+        state = (*scale_of(loaded.optimizer), int(loaded.optimizer.iterations))
         # Steps at a scale of 2**15 overflow in float16.
         native_state = (model.optimizer.dynamic_scale, model.optimizer.step_counter, model.optimizer.iterations)
         self.assertEqual(state, tuple(map(float, native_state)))
         self.assertGreater(state[2], 0)
-        self.assertEqual(
-            [v.numpy().tolist() for v in loaded.optimizer.inner_optimizer.variables],
-            [v.numpy().tolist() for v in model.optimizer.inner_optimizer.variables],
-        )
+        self.assertEqual(slots_of(loaded.optimizer.inner_optimizer), slots_of(model.optimizer.inner_optimizer))
         assert_same_training(self, model, loaded)
         # And what is written of it now says what it is.
         again = self.folder / "again.keras"
@@ -198,7 +182,7 @@ class Keras3Test(InFolder, unittest.TestCase):
             model.save(path)
             loaded, said = load(path, custom_objects={"_own_metric": _own_metric})
             self.assertEqual(said, [])
-            self.assertEqual((float(loaded.optimizer.loss_scale), good_steps_of(loaded.optimizer)), (16.0, 1))
+            self.assertEqual(scale_of(loaded.optimizer), (16.0, 1))
             assert_same_training(self, model, loaded)
 
 

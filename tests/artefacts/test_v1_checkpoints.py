@@ -81,13 +81,11 @@ def powers(session: Any) -> list[float]:
     return [float(session.run(each)) for each in v1.global_variables() if "_power" in each.name]
 
 
-def saved_by(
-    wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0, **how: bool
-) -> Any:
+def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0) -> Any:
     """Train three steps, save, and return the path and the values of Adam's powers."""
     with graph(v2=v2):
         train_op = train_adams(wrap, *scopes, conditionals=conditionals)
-        saver = v1.train.Saver(**how)
+        saver = v1.train.Saver()
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             for _ in range(3):
@@ -157,21 +155,6 @@ class TestNamesOfPowers(InFolder):
                     assert powers(session) == expected
                 assert len(caught) == {"bare": len(scopes), "half": len(scopes) - 1}.get(who, 0)
 
-    @parameterized.expand(
-        [(v2, scopes, conditionals) for v2 in (False, True) for scopes, conditionals in LAYOUTS], name_func=named
-    )
-    @pytest.mark.default_run("each value")
-    def test_are_written_as_both_readers_want_them(self, v2: bool, scopes: tuple[str, ...], conditionals: int) -> None:
-        path, expected = saved_by(ours, self.folder, *scopes, v2=v2, conditionals=conditionals)
-        for wrap in (native, bare, None):
-            with graph(v2=v2), v1.Session() as session:
-                if wrap is None:
-                    v1.train.import_meta_graph(f"{path}.meta").restore(session, path)
-                else:
-                    train_adams(wrap, *scopes, conditionals=conditionals)
-                    v1.train.Saver().restore(session, path)
-                assert powers(session) == expected
-
     @parameterized.expand([(who, written) for who in ("native", "ours") for written in (0, 2, 5)])
     def test_are_found_among_other_numbers_of_conditionals(self, who: str, written: int) -> None:
         path, expected = saved_by(globals()[who], self.folder, "", "", v2=False, conditionals=written)
@@ -201,14 +184,6 @@ class TestNamesOfPowers(InFolder):
             train_adams(ours, *scopes)
             v1.train.Saver().restore(session, path)
             assert powers(session) == [value for scope in scopes for value in by_scope[scope]]
-
-    @parameterized.expand([("sharded",), ("restore_sequentially",)])
-    def test_are_found_in_many_reads(self, how: str) -> None:
-        path, expected = saved_by(native, self.folder, "", "", v2=False, **{how: True})
-        with graph(), v1.Session() as session:
-            train_adams(ours, "", "")
-            v1.train.Saver(**{how: True}).restore(session, path)
-            assert powers(session) == expected
 
     def test_are_found_for_reference_variables(self) -> None:
         v1.disable_resource_variables()
@@ -256,26 +231,6 @@ class TestNamesOfPowers(InFolder):
             with pytest.raises(tf.errors.NotFoundError, match="Key beta1_power not found in checkpoint, nor"):
                 v1.train.Saver(of_powers).restore(session, path)
 
-    def test_of_several_optimizers_of_a_variable(self) -> None:
-        def build(wrap: Any) -> Any:
-            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
-            scales: tuple[Any, ...] = ("dynamic", 8.0, 4.0)
-            adams = [wrap(v1.train.AdamOptimizer(0.5 / (1 + number)), scale) for number, scale in enumerate(scales)]
-            with v1.name_scope("train/"):
-                return tf.group(*(adam.minimize(weight * weight, var_list=[weight]) for adam in adams))
-
-        for who in (native, ours):
-            with graph(), v1.Session() as session:
-                train_op = build(who)
-                session.run(v1.global_variables_initializer())
-                session.run(train_op)
-                path = v1.train.Saver().save(session, str(self.folder / who.__name__))
-                expected = session.run(v1.global_variables())
-            with graph(), v1.Session() as session:
-                build(ours)
-                v1.train.Saver().restore(session, path)
-                assert session.run(v1.global_variables()) == expected
-
     def test_of_loss_scales_of_tensorflow_too(self) -> None:
         def over_native_scale(inner: Any, _: Any) -> Any:
             return ours(inner, v1.mixed_precision.DynamicLossScale(8.0, 2))
@@ -288,35 +243,6 @@ class TestNamesOfPowers(InFolder):
                 state = {each.op.name: session.run(each) for each in v1.global_variables()}
                 assert powers(session) == expected
                 assert (state["current_loss_scale"], state["good_steps"]) == (16.0, 1)
-
-    def test_are_in_savers_of_users_own(self) -> None:
-        with graph(), v1.Session() as session:
-            train_op = train_adams(ours, "")
-            session.run(v1.global_variables_initializer())
-            session.run(train_op)
-            variables = v1.global_variables()
-            by_name = {each.op.name: each for each in variables}
-            renamed = {f"mine/{name}": each for name, each in by_name.items()}
-            numbered = {f"v{number}": each for number, each in enumerate(variables)}
-            saved = {
-                kind: v1.train.Saver(var_list).save(session, str(self.folder / kind))
-                for kind, var_list in (("list", variables), ("dict", by_name), ("renamed", renamed), ("v", numbered))
-            }
-            w_only = v1.train.Saver([by_name["w0"]]).save(session, str(self.folder / "w"))
-            expected = powers(session)
-        assert [name for name, _ in tf.train.list_variables(w_only)] == ["w0"]
-        for kind, wrap in (("list", native), ("dict", native), ("renamed", native), ("renamed", ours)):
-            with graph(), v1.Session() as session:
-                train_adams(wrap, "")
-                prefix = "mine/" if kind == "renamed" else ""
-                by_key = {f"{prefix}{each.op.name}": each for each in v1.global_variables()}
-                v1.train.Saver(by_key).restore(session, saved[kind])
-                assert powers(session) == expected
-        with graph(), v1.Session() as session:
-            train_adams(ours, "")
-            numbered = {f"v{number}": each for number, each in enumerate(v1.global_variables())}
-            v1.train.Saver(numbered).restore(session, saved["v"])
-            assert powers(session) == expected
 
 
 def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None) -> str:

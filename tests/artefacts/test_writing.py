@@ -57,12 +57,21 @@ def trained_model(family: str, wrapper: Any = Ours, steps: int = 3, **settings: 
     return small_model(framework, optimizer, framework.losses.MeanSquaredError(), steps)
 
 
-def state_of(optimizer: Any) -> tuple[Any, ...]:
-    inner = optimizer.inner_optimizer
+def slots_of(inner: Any) -> list[Any]:
+    """Return the slots' values, in the order of their sums."""
     variables = inner.weights if isinstance(inner, tf_keras.optimizers.legacy.Optimizer) else inner.variables
-    slots = sorted((each.numpy().tolist() for each in variables if len(each.shape)), key=str)
-    good_steps = None if optimizer.dynamic_counter is None else int(optimizer.dynamic_counter)
-    return float(optimizer.loss_scale), good_steps, int(optimizer.iterations), slots
+    values = [np.asarray(each.numpy()) for each in variables]
+    return sorted((each.tolist() for each in values if each.ndim), key=np.sum)
+
+
+def scale_of(optimizer: Any) -> tuple[float, int | None]:
+    """Return the loss scale, and the count of finite steps, None if it is fixed."""
+    counter = optimizer.dynamic_counter
+    return float(optimizer.loss_scale), None if counter is None else int(counter)
+
+
+def state_of(optimizer: Any) -> tuple[Any, ...]:
+    return *scale_of(optimizer), int(optimizer.iterations), slots_of(optimizer.inner_optimizer)
 
 
 class WritingTestCase(InFolder, unittest.TestCase):

@@ -52,16 +52,6 @@ def test_the_examples_of_equal_configs_and_of_instances(family: str, case: str) 
     assert [isinstance(opt, Experimental) for opt in (opt1, opt2)] == [True, False]
 
 
-# --- the constructor ------------------------------------------------------------------------------
-
-
-@over_families
-def test_the_multiplier_must_be_2(family: str) -> None:
-    with pytest.raises(ValueError, match="must have a multiplier of 2"):
-        Experimental(OPTIMIZERS[family].SGD(), DynamicLossScale(multiplier=4))
-    assert experimental(OPTIMIZERS[family].SGD(), DynamicLossScale(multiplier=2)).dynamic
-
-
 # --- arguments of the wrapped optimizer -----------------------------------------------------------
 
 

@@ -145,14 +145,6 @@ def test_it_returns_a_list_of_pairs_in_which_a_gradient_can_be_none(graph: Any, 
         assert session.run([used, unused]) == [0.25, 1.0]
 
 
-def test_in_eager_mode_the_loss_must_be_callable() -> None:
-    weight = tf.Variable(1.0)
-    for scale in ("number", "dynamic"):
-        for method in ("minimize", "compute_gradients"):
-            with pytest.raises(RuntimeError, match="should be a function when eager"):
-                getattr(sgd(scale), method)(tf.constant(1.0), var_list=[weight])
-
-
 @pytest.mark.parametrize("style", ["defaults", "keywords", "positional"])
 def test_its_arguments_reach_the_optimizer(graph: Any, style: str) -> None:
     inner, weight = Recording(), tf.Variable(1.0)

@@ -98,6 +98,19 @@ class MonkeypatchingTest(unittest.TestCase):
         mpls.uninstall()
         self.assertIs(getattr(module, name), native)
 
+    @parameterized.expand(TAKEN)
+    def test_what_somebody_has_set_in_place_of_a_name_stays(self, holder: str, name: str) -> None:
+        module = HOLDERS[holder]()
+        native = getattr(module, name)
+        self.addCleanup(setattr, module, name, native)
+        mpls.install(replace_existing=True)
+        self.assertIsNot(getattr(module, name), native)
+        setattr(module, name, "theirs")
+        with mpls.install("2.2", replace_existing=True):
+            pass
+        mpls.uninstall()
+        self.assertEqual(getattr(module, name), "theirs")
+
     def test_frameworks_read_their_own_whoever_has_read_before(self) -> None:
         module = tf.compat.v1.mixed_precision
         native = module.DynamicLossScale

@@ -19,15 +19,8 @@ from parameterized import parameterized
 import mpls
 import mpls.keras
 from mpls.importing.namespaces import hosts
-from mpls.names import NAMES, module_of, namespaces
+from mpls.names import module_of, namespaces
 from mpls.upstream.modules import KERAS_VARIABLE as VARIABLE
-
-IMPORTED = ("mpls.contrib", "mpls.experimental.loss_scales", "mpls.keras", "mpls.v1", "tf_keras", "keras")
-# Modules of Python, of Keras, and one that TensorFlow wraps, with a name that still works, and with one that does not.
-TAKEN = [
-    ("wrapped", lambda: tf.compat.v1.mixed_precision, "DynamicLossScale"),
-    ("keras", lambda: tf.keras.mixed_precision, "LossScaleOptimizer"),
-]
 
 
 def every_namespace() -> list[str]:
@@ -52,42 +45,6 @@ def state() -> dict[str, Any]:
     }
 
 
-class TakingAwayTestCase(unittest.TestCase):
-    def setUp(self) -> None:
-        for module in IMPORTED:
-            importlib.import_module(module)
-        # What TensorFlow loads and remembers when it is first asked, under names of its own too.
-        for module in every_namespace():
-            parts = module.split(".")
-            for count in range(1, len(parts) + 1):
-                try:
-                    importlib.import_module(".".join(parts[:count]))
-                except ImportError:
-                    break
-        for name in NAMES:
-            if not name.is_private and name.path.startswith("tf."):
-                try:
-                    eval(name.path, {"tf": tf})
-                except AttributeError:
-                    continue
-
-
-class OthersAttributesTest(TakingAwayTestCase):
-    @parameterized.expand(TAKEN)
-    def test_what_somebody_has_set_in_place_of_a_name_stays(self, name: str, module: Any, attribute: str) -> None:
-        holder = module()
-        native = getattr(holder, attribute)
-        self.addCleanup(lambda: setattr(holder, attribute, native))
-        theirs = type("Theirs", (), {})
-        mpls.install(replace_existing=True)
-        self.assertIsNot(getattr(holder, attribute), native)
-        setattr(holder, attribute, theirs)
-        with mpls.install("2.2", replace_existing=True):
-            pass
-        mpls.uninstall()
-        self.assertIs(getattr(holder, attribute), theirs)
-
-
 class TheirFinder(MetaPathFinder):
     """Asks all others, as mpls' own does."""
 
@@ -97,7 +54,7 @@ class TheirFinder(MetaPathFinder):
         return next((spec for spec in specs if spec is not None), None)
 
 
-class OthersModulesTest(TakingAwayTestCase):
+class OthersModulesTest(unittest.TestCase):
     @parameterized.expand([("before", True), ("after", False)])
     def test_another_finder_that_asks_all_others(self, name: str, is_before: bool) -> None:
         theirs = TheirFinder()
@@ -114,7 +71,7 @@ class OthersModulesTest(TakingAwayTestCase):
             importlib.import_module("tensorflow.mixed_precision.experimental")
 
 
-class ManyTimesTest(TakingAwayTestCase):
+class ManyTimesTest(unittest.TestCase):
     def cycle(self) -> None:
         mpls.install("2.2", replace_existing=True)
         tf.keras.mixed_precision.experimental.LossScaleOptimizer  # noqa: B018
@@ -140,7 +97,7 @@ class ManyTimesTest(TakingAwayTestCase):
         return sum(type(each).__module__.partition(".")[0] == "mpls" for each in gc.get_objects())
 
 
-class RewriteTest(TakingAwayTestCase):
+class RewriteTest(unittest.TestCase):
     def test_what_the_program_has_set_by_other_means_stays(self) -> None:
         before = tf.config.optimizer.get_experimental_options().get("auto_mixed_precision")
         self.addCleanup(tf.config.optimizer.set_experimental_options, {"auto_mixed_precision": before})
@@ -150,7 +107,7 @@ class RewriteTest(TakingAwayTestCase):
         self.assertTrue(tf.config.optimizer.get_experimental_options()["auto_mixed_precision"])
 
 
-class WhatAProgramHasDoneTest(TakingAwayTestCase):
+class WhatAProgramHasDoneTest(unittest.TestCase):
     def test_it_stays(self) -> None:
         self.addCleanup(mpls.keras.set_global_policy, None)
         mpls.install()
