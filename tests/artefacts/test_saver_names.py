@@ -127,8 +127,9 @@ class SaverNamesTest(InFolder, unittest.TestCase):
         self.assert_same([Part(*each, "", 0) for each in optimizers], is_second=False, is_found=True)
 
     def test_fixed_scales_after_a_dynamic_one(self) -> None:
-        parts = [Part("SGD", scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
-        self.assert_same(parts, is_second=False, is_found=False)
+        for kind in ("Adam", "SGD"):
+            parts = [Part(kind, scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
+            self.assert_same(parts, is_second=False, is_found=False)
         # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
         path = str(self.folder / "model")
         with control_flow(v2=False):

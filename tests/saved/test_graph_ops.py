@@ -1,7 +1,8 @@
-"""What SavedModels may hold: honest ones pass, and those with ops that reach out of them are refused."""
+"""What SavedModels may hold: honest ones pass, and those with ops or files that reach out of them are refused."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 
@@ -22,9 +23,10 @@ from tests.saved.op_registry import (
     signs_of_reaching_out,
 )
 
-# What TensorFlow and tf_keras run when they load a model of a class that is not at hand.
-AT_LOAD = ("_create_resource", "_initialize", "save_function", "restore_function")
-LATER = ("_destroy_resource", "call_and_return_conditional_losses")
+# What TensorFlow and tf_keras run when they load a model of a class that is not at hand, and what they run later.
+ROLES = ["_create_resource", "_initialize", "save_function", "restore_function"]
+ROLES += ["_destroy_resource", "call_and_return_conditional_losses"]
+HOSTILE_OPS = ("WriteFile", "MapDataset", "ReadFile", "PrintV2", "EagerPyFunc", "Unheard")
 
 
 class TestHonest:
@@ -47,11 +49,11 @@ class TestFunctions(Folders):
     def test_the_honest_one(self) -> None:
         assert refusal_of(self.graph.folder) is None
 
-    @parameterized.expand([(each,) for each in AT_LOAD + LATER])
-    def test_ops_in_functions_of_objects(self, role: str) -> None:
+    @parameterized.expand(zip(ROLES, HOSTILE_OPS, strict=True))
+    def test_ops_in_functions_of_objects(self, role: str, op: str) -> None:
         function = self.roles[role][0]
-        add_write(function, self.outside / role)
-        text = self.refused("must have an op that is known to stay within the model; got 'WriteFile'")
+        add(function, op, "hostile")
+        text = self.refused(f"must have an op that is known to stay within the model; got '{op}'")
         assert f"function '{function.signature.name}', node 'hostile'" in text
 
     @parameterized.expand([("StatefulPartitionedCall",), ("PartitionedCall",), ("hidden",)])
@@ -84,13 +86,6 @@ class TestFunctions(Folders):
         else:
             self.graph.meta.ClearField("object_graph_def")
         self.refused("must hold one graph with the objects in it; got|it has no graph")
-
-    @parameterized.expand(
-        [("MapDataset",), ("ReadFile",), ("PrintV2",), ("EagerPyFunc",), ("RemoteCall",), ("Unheard",)]
-    )
-    def test_other_ops(self, op: str) -> None:
-        add(self.roles["_initialize"][0], op, "hostile")
-        self.refused(f"function '.*', node 'hostile' must have an op .*got '{op}'")
 
     def test_names_that_mean_two_things(self) -> None:
         self.graph.new_function("WriteFile")
@@ -145,6 +140,56 @@ class TestSavers(Folders):
         else:
             saver.attr["api_implements"].s = b"lstm"
         self.refused("must have an op that is known to stay within the model; got '(RestoreV2|SaveV2|ShardedFilename)'")
+
+
+class TestFolder(Folders):
+    """TensorFlow reads the files in the folder of a model, and no others."""
+
+    def test_assets(self) -> None:
+        self.graph.meta.asset_file_def.add(filename="words.txt").tensor_info.name = "name:0"
+        self.refused("asset 'words.txt' must be values in the graph, not a file beside it; got 'words.txt'")
+
+    @parameterized.expand(
+        [
+            ("saved_model.pb",),
+            ("keras_metadata.pb",),
+            ("fingerprint.pb",),
+            ("variables",),
+            ("variables/variables.index",),
+            ("variables/variables.data-00000-of-00001",),
+            ("debug",),
+        ]
+    )
+    def test_links_out_of_it(self, name: str) -> None:
+        path, target = self.graph.folder / name, self.outside / "target"
+        if name == "debug":
+            target.mkdir()
+            (target / "saved_model_debug_info.pb").write_bytes(b"")
+        else:
+            path.rename(target)
+        path.symlink_to(target)
+        assert re.search(r"the file must be inside .*, not a link to elsewhere", refusal_of(self.graph.folder) or "")
+
+    def test_links_within_it(self) -> None:
+        path = self.graph.folder / "fingerprint.pb"
+        path.rename(self.graph.folder / "other.pb")
+        path.symlink_to("other.pb")
+        assert refusal_of(self.graph.folder) is None
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no FIFOs")
+    def test_pipes_are_not_waited_for(self) -> None:
+        (self.graph.folder / "fingerprint.pb").unlink()
+        os.mkfifo(self.graph.folder / "fingerprint.pb")
+        assert re.search(r"fingerprint.pb: the file must be a regular file", refusal_of(self.graph.folder) or "")
+
+    def test_graphs_in_other_files(self) -> None:
+        # The text is not read where there is the other; of chunks, mpls does not know what TensorFlow makes of them.
+        (self.graph.folder / "saved_model.pbtxt").write_text("no graph")
+        assert refusal_of(self.graph.folder) is None
+        assert tf.io.gfile.exists(str(self.graph.folder / "saved_model.pbtxt"))
+        load_natively(self.graph.folder)
+        (self.graph.folder / "saved_model.cpb").write_bytes(b"")
+        self.refused("saved_model.cpb must not be there")
 
 
 class TestTheWholeRegistry:

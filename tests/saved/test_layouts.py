@@ -7,7 +7,6 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,6 +20,7 @@ from mpls.formats.record import OptimizerRecord
 from mpls.saved.reading import read
 from mpls.transfer.convert import export
 from tests.folders import InFolder
+from tests.keras.families import FRAMEWORKS, OPTIMIZERS
 
 v1 = tf.compat.v1
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -33,11 +33,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Adadelta": {},
     "Ftrl": {},
 }
-PACKAGES = {"legacy": tf_keras.optimizers.legacy, "new": tf_keras.optimizers, "keras3": keras.optimizers}
 
 
 def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
-    for family, package in PACKAGES.items():
+    for family, package in OPTIMIZERS.items():
         for algorithm, settings in SETTINGS.items():
             more: list[dict[str, Any]] = [settings]
             if family != "legacy" and algorithm in ("SGD", "Adam"):
@@ -45,7 +44,7 @@ def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
             if family == "keras3" and algorithm == "RMSprop":
                 more.append({"gradient_accumulation_steps": 2, "use_ema": True})
             if algorithm == "SGD":
-                decay = (keras if family == "keras3" else tf_keras).optimizers.schedules.ExponentialDecay(0.5, 10, 0.5)
+                decay = FRAMEWORKS[family].optimizers.schedules.ExponentialDecay(0.5, 10, 0.5)
                 more.append({"learning_rate": decay})
             for number, each in enumerate(more):
                 assert hasattr(package, algorithm)
@@ -56,15 +55,16 @@ def cases() -> Iterator[tuple[str, str, str, dict[str, Any], str]]:
 
 class FrameworkFilesTest(InFolder, unittest.TestCase):
     def _train(self, family: str, algorithm: str, settings: dict[str, Any], scaling: str) -> tuple[Any, Any, Any]:
-        inner = getattr(PACKAGES[family], algorithm)(**{"learning_rate": 0.0625, **settings})
+        inner = getattr(OPTIMIZERS[family], algorithm)(**{"learning_rate": 0.0625, **settings})
         optimizer = inner
         if scaling == "dynamic":
             optimizer = mpls.keras.LossScaleOptimizer(inner, initial_scale=64.0, dynamic_growth_steps=3)
         elif scaling == "fixed":
             optimizer = mpls.keras.LossScaleOptimizer(inner, dynamic=False, initial_scale=8.0)
-        layers = keras.layers if family == "keras3" else tf_keras.layers
-        sequential = keras.Sequential if family == "keras3" else tf_keras.Sequential
-        model = sequential([layers.Input((2,)), layers.Dense(3, name="first"), layers.Dense(1, name="second")])
+        framework, layers = FRAMEWORKS[family], FRAMEWORKS[family].layers
+        model = framework.Sequential(
+            [layers.Input((2,)), layers.Dense(3, name="first"), layers.Dense(1, name="second")]
+        )
         model.compile(optimizer, "mse", run_eagerly=True)
         model.set_weights([np.full(weight.shape, 0.25, np.float32) for weight in model.get_weights()])
         for value in (0.25, 0.5, -0.75, 0.125):
