@@ -127,8 +127,9 @@ class SaverNamesTest(InFolder, unittest.TestCase):
         self.assert_same([Part(*each, "", 0) for each in optimizers], is_second=False, is_found=True)
 
     def test_fixed_scales_after_a_dynamic_one(self) -> None:
-        for kind in ("Adam", "SGD"):
-            parts = [Part(kind, scale, "", 0) for scale in ("dynamic", "fixed", "fixed")]
+        # With a slash, a scope is entered again, and is the same.
+        for kind, scope in (("Adam", ""), ("Adam", "a/"), ("SGD", "")):
+            parts = [Part(kind, scale, scope, 0) for scale in ("dynamic", "fixed", "fixed")]
             self.assert_same(parts, is_second=False, is_found=False)
         # TensorFlow's own wrappers would call other variables SGD/iter: mpls writes nothing that they would read.
         path = str(self.folder / "model")
