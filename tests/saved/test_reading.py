@@ -15,7 +15,8 @@ from mpls.errors import SavedStateError
 from mpls.formats.record import FileRecord, OptimizerRecord
 from mpls.saved.foreign_files import NotAnArtefactError
 from mpls.saved.reading import read
-from tests.artefacts.replay import Artefact
+from tests.artefacts.replay import SUBJECTS, Artefact
+from tests.artefacts.test_configs import SETTINGS
 from tests.folders import InFolder
 from tests.processes import run_python
 from tests.saved.artefacts import ARTEFACTS, CONFIGS, DATA, slots_of
@@ -148,18 +149,13 @@ class ConfigTest(unittest.TestCase):
     def test_config(self, name: str, path: pathlib.Path) -> None:
         (optimizer,) = read(path).optimizers
         kind, _, flavour = name.split(".")
-        self.assertEqual(optimizer.family, {"lso3": "new", "k3": "keras3"}.get(flavour, "legacy"))
-        self.assertEqual(optimizer.algorithm, "Adam" if kind == "config_fixed" else "SGD")
+        dynamic, scale, growth_steps, algorithm, rate, _ = SETTINGS[kind]
+        self.assertEqual((optimizer.family, optimizer.algorithm), (SUBJECTS[flavour].family, algorithm))
         loss_scale = optimizer.loss_scale
         assert loss_scale is not None
         found = (loss_scale.dynamic, loss_scale.scale, loss_scale.initial_scale, loss_scale.growth_steps)
-        wanted = {
-            "config_default": (True, None, 2.0**15, 2000),
-            "config_dynamic": (True, None, 64.0, 5),
-            "config_fixed": (False, 32.0, 32.0, None),
-        }
-        self.assertEqual(found, wanted[kind])
-        self.assertEqual(optimizer.hyperparameters["learning_rate"], 0.5 if kind == "config_default" else 0.25)
+        self.assertEqual(found, (dynamic, None if dynamic else scale, scale, growth_steps))
+        self.assertEqual(optimizer.hyperparameters["learning_rate"], rate)
 
 
 class PathTest(InFolder, unittest.TestCase):
