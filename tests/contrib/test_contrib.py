@@ -21,6 +21,7 @@ from mpls.inspect import inspect
 from mpls.monitor.scale_readings import Readings
 from tests.folders import InFolder
 from tests.golden.replay import control_flow
+from tests.options.trainers import Trainer
 
 from . import traces
 
@@ -28,6 +29,11 @@ v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
 SGD = v1.train.GradientDescentOptimizer(0.5)
 RECORDED = json.loads((pathlib.Path(__file__).parent / "data" / "tf115.json").read_text(encoding="utf-8"))["traces"]
+
+
+def take_step(optimizer: Any, variable: Any, factor: float = 1.0) -> float:
+    optimizer.minimize(lambda: variable * factor, var_list=[variable])
+    return float(variable)
 
 
 class RecordedTest(unittest.TestCase):
@@ -114,29 +120,18 @@ class BoundsTest(unittest.TestCase):
 
     def scales(self, steps: str, mode: str, initial: float = 8.0, period: int = 1, **options: Any) -> list[float]:
         """Return the scale after each step: `.` is finite, `+` is not."""
-        with contextlib.ExitStack() as stack:
-            session = None
-            if mode == "session":
-                stack.enter_context(tf.Graph().as_default())
-                session = stack.enter_context(v1.Session())
-            decr = {"decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5, **options}
+        decr = {"decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5, **options}
+
+        def make() -> Any:
             manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, period, **decr)
-            if session is not None:
-                finite = v1.placeholder(tf.bool, [])
-                op = manager.update_loss_scale(finite)
-                session.run(v1.global_variables_initializer())
+            return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), manager)
 
-                def take(step: str) -> float:
-                    session.run(op, {finite: step == "."})
-                    return float(session.run(manager.get_loss_scale()))
-
-                return [take(step) for step in steps]
-            update = tf.function(manager.update_loss_scale) if mode == "function" else manager.update_loss_scale
-            found = []
+        found = []
+        with Trainer("v1", mode, make) as training:
             for step in steps:
-                update(tf.constant(step == "."))
-                found.append(float(manager.get_loss_scale()))
-            return found
+                training.take(1.0 if step == "." else INF)
+                found.append(float(training.number(training.opt._loss_scale())))
+        return found
 
     @parameterized.expand(["eager", "function", "session"])
     def test_bounds(self, mode: str) -> None:
@@ -225,31 +220,31 @@ class BoundsTest(unittest.TestCase):
         self.assertEqual(found, [False, True, False, False, True, False])
 
 
-class OptimizerTest(unittest.TestCase):
-    def step(self, optimizer: Any, variable: Any, factor: float) -> float:
-        optimizer.minimize(lambda: variable * factor, var_list=[variable])
-        return float(variable)
+class Own(mpls.contrib.LossScaleManager):
+    """A manager as users write it."""
 
+    def __init__(self, scale: float) -> None:
+        self.scale = tf.Variable(scale)
+
+    def get_loss_scale(self) -> Any:
+        return self.scale
+
+    def update_loss_scale(self, finite_grads: Any) -> Any:
+        return None if tf.executing_eagerly() else tf.no_op()
+
+
+class OptimizerTest(unittest.TestCase):
     def test_a_fixed_manager_skips_too(self) -> None:
         manager = mpls.contrib.FixedLossScaleManager(128)
         optimizer = mpls.contrib.LossScaleOptimizer(v1.train.MomentumOptimizer(0.5, 0.5), manager)
         variable = tf.Variable(1.0)
-        self.assertEqual([self.step(optimizer, variable, factor) for factor in (NAN, 1.0)], [1.0, 0.5])
+        self.assertEqual([take_step(optimizer, variable, factor) for factor in (NAN, 1.0)], [1.0, 0.5])
         self.assertEqual(float(optimizer.get_slot(variable, "momentum")), 1.0)
         self.assertEqual(optimizer.get_slot_names(), ["momentum"])
         self.assertEqual(optimizer.get_name(), "Momentum")
         self.assertEqual(len(optimizer.variables()), 1)
 
     def test_floors(self) -> None:
-        class Own(mpls.contrib.LossScaleManager):
-            def __init__(self, scale: float) -> None:
-                self.scale = scale
-
-            def get_loss_scale(self) -> Any:
-                return tf.constant(self.scale)
-
-            def update_loss_scale(self, finite_grads: Any) -> None: ...
-
         bounded = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 5, decr_every_n_nan_or_inf=9, min_scale=8.0)
         managers = [
             (mpls.contrib.FixedLossScaleManager(8), True),
@@ -262,8 +257,8 @@ class OptimizerTest(unittest.TestCase):
             called: list[Any] = []
             options: Any = {"max_consecutive_skips": 1, "on_give_up": called.append}
             optimizer, variable = mpls.contrib.LossScaleOptimizer(SGD, manager, **options), tf.Variable(1.0)
-            self.step(optimizer, variable, NAN)
-            self.step(optimizer, variable, NAN)
+            take_step(optimizer, variable, NAN)
+            take_step(optimizer, variable, NAN)
             self.assertEqual([each.at_floor for each in called], [is_at_floor])
 
     def test_replicas_agree(self) -> None:
@@ -324,19 +319,15 @@ class CheckpointTest(InFolder, unittest.TestCase):
         """Return an optimizer and its variable, after a step for each factor."""
         optimizer, variable = MAKE[kind](v1.train.AdamOptimizer(0.125)), tf.Variable(1.0)
         for factor in factors:
-            self.step(optimizer, variable, factor)
+            take_step(optimizer, variable, factor)
         return optimizer, variable
-
-    def step(self, optimizer: Any, variable: Any, factor: float = 1.0) -> float:
-        optimizer.minimize(lambda: variable * factor, var_list=[variable])
-        return float(variable)
 
     def saved(self, kind: str) -> tuple[str, Any, float]:
         """Return a checkpoint, the optimizer, and its variable after the next step."""
         optimizer, variable = self.made(kind, 3.0, *((INF,) if kind != "bare" else ()), 1.0)
         manager = {"manager": optimizer._loss_scale_manager} if kind in ("dynamic", "fixed") else {}
         path = tf.train.Checkpoint(variable=variable, optimizer=optimizer, **manager).save(f"{self.folder}/ckpt")
-        return path, optimizer, self.step(optimizer, variable)
+        return path, optimizer, take_step(optimizer, variable)
 
     @parameterized.expand([(kind, when) for kind in ("dynamic", "fixed") for when in ("before", "after", "deferred")])
     def test_next_step(self, kind: str, when: str) -> None:
@@ -347,7 +338,7 @@ class CheckpointTest(InFolder, unittest.TestCase):
         checkpoint.optimizer, checkpoint.variable = optimizer, variable
         checkpoint.manager = optimizer._loss_scale_manager
         status = status or checkpoint.restore(path)
-        self.assertEqual(self.step(optimizer, variable), expected)
+        self.assertEqual(take_step(optimizer, variable), expected)
         status.assert_consumed()
         self.assertEqual(optimizer.state_dict(), saved.state_dict())
         shown = "dynamic, now 64, good steps 1\n    options: bad_steps 1" if kind == "dynamic" else "fixed"
@@ -361,12 +352,12 @@ class CheckpointTest(InFolder, unittest.TestCase):
             warns = self.assertWarnsRegex(MplsWarning, "holds no loss scale.*stays at 64")
             with warns if kind == "dynamic" else contextlib.nullcontext():
                 tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
-            self.assertEqual(self.step(optimizer, variable), expected)
+            self.assertEqual(take_step(optimizer, variable), expected)
         path, _, expected = self.saved(kind)
         optimizer, variable = self.made("bare")
         inside = tf.train.Checkpoint(base_optimizer=optimizer)
         tf.train.Checkpoint(variable=variable, optimizer=inside).restore(path).expect_partial()
-        self.assertEqual(self.step(optimizer, variable), expected)
+        self.assertEqual(take_step(optimizer, variable), expected)
 
     def test_a_bare_optimizer_in_a_graph(self) -> None:
         path, _, _ = self.saved("bare")
@@ -400,23 +391,13 @@ class CheckpointTest(InFolder, unittest.TestCase):
     def test_of_mpls_0_3_of_an_optimizer_without_powers(self) -> None:
         optimizer, variable = MAKE["fixed"](v1.train.MomentumOptimizer(0.5, 0.5)), tf.Variable(1.0)
         inner = v1.train.MomentumOptimizer(0.5, 0.5)
-        self.step(inner, variable)
+        take_step(inner, variable)
         path = self.saved_by_mpls_0_3(inner, variable)
         tf.train.Checkpoint(variable=variable, optimizer=optimizer).restore(path)
-        self.step(optimizer, variable)
+        take_step(optimizer, variable)
         self.assertEqual(float(optimizer.get_slot(variable, "momentum")), 1.5)
 
     def test_managers_of_users(self) -> None:
-        class Own(mpls.contrib.LossScaleManager):
-            def __init__(self, scale: float) -> None:
-                self.scale = tf.Variable(scale)
-
-            def get_loss_scale(self) -> Any:
-                return self.scale
-
-            def update_loss_scale(self, finite_grads: Any) -> Any:
-                return None if tf.executing_eagerly() else tf.no_op()
-
         optimizers = [mpls.contrib.LossScaleOptimizer(v1.train.AdamOptimizer(), Own(scale)) for scale in (2.0, 4.0)]
         path = tf.train.Checkpoint(optimizer=optimizers[0]).save(f"{self.folder}/ckpt")
         tf.train.Checkpoint(optimizer=optimizers[1]).restore(path).assert_consumed()
@@ -457,9 +438,9 @@ class CheckpointTest(InFolder, unittest.TestCase):
         variable = tf.Variable(1.0)
         saved, optimizer = (managed(v1.train.AdamOptimizer(), decr) for decr in (3, 1))
         for _ in range(2):
-            self.step(saved, variable, INF)
+            take_step(saved, variable, INF)
         path = tf.train.Checkpoint(optimizer=saved).save(f"{self.folder}/ckpt")
         tf.train.Checkpoint(optimizer=optimizer).restore(path)
         self.assertEqual(optimizer.state_dict()["bad_steps"], 2)
-        self.step(optimizer, variable, INF)
+        take_step(optimizer, variable, INF)
         self.assertEqual(optimizer.state_dict()["scale"], 32.0)

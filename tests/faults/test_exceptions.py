@@ -13,6 +13,7 @@ from parameterized import parameterized
 
 import mpls.keras
 import mpls.v1
+from tests.options.trainers import unscaled, variable_of, watched
 
 v1 = tf.compat.v1
 
@@ -54,8 +55,8 @@ class ExceptionTest(unittest.TestCase):
             opt: Any = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, count_steps=True)
         else:
             opt = mpls.keras.LossScaleOptimizer(inner, initial_scale=SCALE, count_steps=True)
-        variable = keras.Variable([1.0, 2.0]) if family == "keras3" else tf.Variable([1.0, 2.0])
-        value = variable.value if family == "keras3" else variable
+        variable = variable_of(family, [1.0, 2.0])
+        value = watched(variable)
         factor = tf.Variable(1.0)
         if family == "keras3":
             opt.build([variable])
@@ -69,10 +70,7 @@ class ExceptionTest(unittest.TestCase):
             if family == "v1":
                 opt.minimize(lambda: loss(fails), var_list=[variable])
                 return
-            with tf.GradientTape() as tape:
-                scaled_loss = opt.get_scaled_loss(loss(fails))
-            grads = opt.get_unscaled_gradients(tape.gradient(scaled_loss, [value]))
-            opt.apply_gradients(list(zip(grads, [variable], strict=True)))
+            opt.apply_gradients([(unscaled(opt, lambda: loss(fails), [variable])[0], variable)])
 
         def take(fails: bool = False) -> None:
             # Where a first trace has made variables and raised, TensorFlow leaves a function that does nothing.

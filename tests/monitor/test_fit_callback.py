@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import unittest
@@ -20,7 +19,9 @@ from parameterized import parameterized
 import mpls.keras
 from mpls.errors import MplsWarning, TrainingStuckError
 from mpls.monitor import LossScaleCallback
+from mpls.plotting import read_course
 from tests.folders import InFolder
+from tests.options.trainers import unscaled
 
 from .events import scalars
 from .models import BATCHES, CELLS, WAYS, data, is_ours, keras_of, model_of
@@ -63,18 +64,24 @@ class FitTest(InFolder, unittest.TestCase):
 
     @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
     @pytest.mark.default_run("one case")
-    def test_csv_tensorboard_and_the_bar_show_it(self, name: str, family: str) -> None:
+    def test_csv_tensorboard_the_bar_and_plots_show_it(self, name: str, family: str) -> None:
         model, callbacks = model_of(family, track_overflows=True), keras_of(family).callbacks
-        path, logs = str(self.folder / "log.csv"), str(self.folder / "logs")
-        after = [callbacks.CSVLogger(path), callbacks.TensorBoard(logs)]
+        path, logs, history = (str(self.folder / each) for each in ("log.csv", "logs", "history.json"))
+        callback = LossScaleCallback()
+        after = [callbacks.CSVLogger(path, separator=";"), callbacks.TensorBoard(logs)]
+        x = np.ones([4, 1], np.float32)
+        settings = {**data(3), "verbose": 1, "validation_data": (x, x)}
         with redirect_stdout(io.StringIO()) as shown:
-            model.fit(**{**data(3), "verbose": 1}, epochs=2, callbacks=[LossScaleCallback(), *after])
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-        self.assertEqual([float(row["loss_scale"]) for row in rows], [16.0, 16.0])
-        self.assertEqual([int(row["skipped_steps"]) for row in rows], [1, 2])
+            model.fit(**settings, epochs=2, callbacks=[callback, *after])
         self.assertEqual(scalars(logs)["epoch_applied_steps"], [(0, 3.0), (1, 6.0)])
         self.assertIn("loss_scale: ", shown.getvalue())
+        course = read_course(path)
+        self.assertEqual((course.unit, course.scale), ("epoch", [(0, 16.0), (1, 16.0)]))
+        self.assertEqual((course.skipped, course.loss, course.bad_loss), ([(0, 1.0), (1, 2.0)], [], [0, 1]))
+        callback.save(history)
+        course = read_course(history)
+        self.assertEqual((course.unit, course.scale), ("step", list(enumerate([16.0, *SCALES[0], *SCALES[1]]))))
+        self.assertEqual((course.marks()[0], course.bad_loss), ([(4, 16.0), (8, 16.0)], [4, 8]))
 
 
 class HistoryTest(InFolder, unittest.TestCase):
@@ -130,11 +137,9 @@ def gan_of(module: Any) -> Any:
         def train_step(self, batch: Any) -> Any:
             x, _ = batch
             for layer, opt, rows in ((self.d, self.d_optimizer, x), (self.g, self.g_optimizer, tf.ones_like(x))):
-                with tf.GradientTape() as tape:
-                    loss = opt.get_scaled_loss(tf.reduce_mean(layer(rows)))
-                variables = layer.trainable_variables
-                grads = opt.get_unscaled_gradients(tape.gradient(loss, variables))
-                opt.apply_gradients(zip(grads, variables, strict=True))
+                (kernel,) = layer.trainable_variables
+                grads = unscaled(opt, lambda layer=layer, rows=rows: tf.reduce_mean(layer(rows)), [kernel])
+                opt.apply_gradients(zip(grads, [kernel], strict=True))
             return {"loss": tf.reduce_mean(layer(rows))}
 
     gan = Gan()
@@ -182,12 +187,6 @@ class SeveralOptimizersTest(unittest.TestCase):
         gan.fit(**data(), callbacks=[LossScaleCallback(every, optimizer=gan.d_optimizer) for every in (1, 2)])
         with self.assertRaisesRegex(TypeError, r"must scale the loss.*LossScaleCallback\(optimizer=model.d_optimizer"):
             gan.fit(**data(), callbacks=[LossScaleCallback()])
-
-    def test_arguments(self) -> None:
-        with self.assertRaisesRegex(TypeError, "LossScaleCallback: optimizer must scale the loss"):
-            LossScaleCallback(optimizer=keras.optimizers.SGD())
-        with self.assertRaisesRegex(TypeError, "LossScaleCallback: name must be a string"):
-            LossScaleCallback(name=1)  # type: ignore[arg-type]
 
 
 class OrderTest(InFolder, unittest.TestCase):
@@ -244,13 +243,15 @@ class RefusedTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, text + r".*mpls docs monitoring"):
             model.fit(**data(), callbacks=[LossScaleCallback()])
 
-    @parameterized.expand([(0,), (-1,), (1.5,), (True,), (float("nan"),)])
-    def test_every(self, value: Any) -> None:
-        with self.assertRaisesRegex(ValueError, "LossScaleCallback: every must be a whole number"):
-            LossScaleCallback(every=value)
-
-    def test_types(self) -> None:
-        with self.assertRaisesRegex(TypeError, "LossScaleCallback: messages must be a bool"):
-            LossScaleCallback(messages=1)  # type: ignore[arg-type]
-        with self.assertRaisesRegex(TypeError, "LossScaleCallback: every"):
-            LossScaleCallback(every=None)  # type: ignore[arg-type]
+    @parameterized.expand(
+        [
+            *(("every", value, ValueError, "be a whole number") for value in (0, -1, 1.5, True, float("nan"))),
+            ("every", None, TypeError, ""),
+            ("messages", 1, TypeError, "be a bool"),
+            ("name", 1, TypeError, "be a string"),
+            ("optimizer", keras.optimizers.SGD(), TypeError, "scale the loss"),
+        ]
+    )
+    def test_arguments(self, name: str, value: Any, error: type, constraint: str) -> None:
+        with self.assertRaisesRegex(error, f"LossScaleCallback: {name} must {constraint}"):
+            LossScaleCallback(**{name: value})

@@ -11,18 +11,14 @@ import unittest
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 from matplotlib.image import imread
 from parameterized import parameterized
 
-from mpls.monitor import LossScaleCallback
 from mpls.plotting import read_course
 from tests.commands import run_command
 from tests.folders import InFolder
 from tests.processes import process_environment, run_python
-
-from .models import data, keras_of, model_of
 
 RECORDS: list[dict[str, Any]] = [
     {"step": 0, "loss_scale": 32.0, "skipped_steps": 0},
@@ -31,9 +27,6 @@ RECORDS: list[dict[str, Any]] = [
     {"step": 3, "loss_scale": 32.0, "skipped_steps": 1, "loss": 1.0},
     {"step": 4, "loss_scale": 16.0, "skipped_steps": 2, "loss": 0.5},
 ]
-# By the rule, where batch 3 of each epoch of four overflows, and three finite ones double the scale.
-AT_EPOCHS = ([(0, 16.0), (1, 16.0)], [(0, 1.0), (1, 2.0)])
-AT_BATCHES = [(1, 16.0), (2, 16.0), (3, 32.0), (4, 16.0), (5, 16.0), (6, 16.0), (7, 32.0), (8, 16.0)]
 CSV = "epoch,loss,loss_scale,skipped_steps,val_loss\n0,2.5,32768.0,0,NA\n1,inf,16384.0,1,1\n"
 
 
@@ -95,27 +88,6 @@ class NumbersTest(FolderTest):
         words = "reading 1 to 5 (step 1 to 3): loss scale 2 to 8, skipped steps: 2: "
         self.assertEqual((status, said.removesuffix(f"{self.folder / 'out.svg'}\n")), (0, words))
         self.assertIn("reading (step 1 to 3)", (self.folder / "out.svg").read_text())
-
-
-class WrittenTest(FolderTest):
-    """What is drawn of files that the monitor, and callbacks after it, have written."""
-
-    @parameterized.expand([("tf_keras", "new"), ("keras3", "keras3")])
-    @pytest.mark.default_run("one case")
-    def test_fit(self, name: str, family: str) -> None:
-        model, callback, csv = model_of(family, count_steps=True), LossScaleCallback(), str(self.folder / "log.csv")
-        logger = keras_of(family).callbacks.CSVLogger(csv, separator=";")
-        x = np.ones([4, 1], np.float32)
-        model.fit(**data(3), validation_data=(x, x), epochs=2, callbacks=[callback, logger])
-        history = str(self.folder / "history.json")
-        callback.save(history)
-        course = read_course(csv)
-        self.assertEqual((course.unit, course.scale, course.skipped), ("epoch", *AT_EPOCHS))
-        self.assertEqual((len(course.loss), course.bad_loss), (0, [0, 1]))
-        course = read_course(history)
-        self.assertEqual((course.unit, course.scale), ("step", [(0, 16.0), *AT_BATCHES]))
-        self.assertEqual((course.marks()[0], course.bad_loss), ([(4, 16.0), (8, 16.0)], [4, 8]))
-        self.assertEqual(run_command("plot", history, "-o", self.out)[0], 0)
 
 
 class RefusedTest(FolderTest):

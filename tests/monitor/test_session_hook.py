@@ -14,19 +14,13 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 from mpls.monitor import LossScaleHook
 from tests.folders import InFolder
-from tests.options.trainers import FAMILIES
+from tests.options.trainers import FAMILIES, contrib
 
 from .events import scalars
 
 v1 = tf.compat.v1
-
-
-def _contrib(**options: Any) -> Any:
-    manager = mpls.contrib.ExponentialUpdateLossScaleManager(16, 3, decr_every_n_nan_or_inf=1, decr_ratio=0.5)
-    return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(0.25), manager, **options)
 
 
 def _native() -> Any:
@@ -36,7 +30,7 @@ def _native() -> Any:
 
 OURS: dict[str, Callable[..., Any]] = {
     "v1": functools.partial(FAMILIES["v1"], 16, 3),
-    "contrib": _contrib,
+    "contrib": functools.partial(contrib, 16, 3),
     "legacy": functools.partial(FAMILIES["legacy"], 16, 3),
 }
 SESSIONS: dict[str, Callable[..., Any]] = {

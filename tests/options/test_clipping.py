@@ -16,7 +16,7 @@ from parameterized import parameterized
 import mpls.keras
 from tests.warned import warned
 
-from .trainers import FAMILIES, RATE, contrib
+from .trainers import FAMILIES, RATE, contrib, unscaled, variable_of, watched
 
 INF, NAN = float("inf"), float("nan")
 
@@ -75,22 +75,13 @@ class ReplicasTest(unittest.TestCase):
     ) -> None:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         with strategy.scope():
-            weight = keras.Variable([1.0]) if family == "keras3" else tf.Variable([1.0])
-            opt = FAMILIES[family](8.0, 100, check_unscaled=True)
+            weight, opt = variable_of(family, [1.0]), FAMILIES[family](8.0, 100, check_unscaled=True)
 
         def in_replica(bad_replica: Any) -> Any:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             factor = tf.where(tf.equal(replica, bad_replica), INF, 1.0)
-            read = weight.value if family == "keras3" else weight
-            if family == "v1":
-                pairs = opt.compute_gradients(lambda: tf.reduce_sum(read * factor), [weight])
-                opt.apply_gradients([(clipped(grad), each) for grad, each in pairs])
-                return opt.unscaled_global_norm
-            with tf.GradientTape() as tape:
-                tape.watch(read)
-                scaled = opt.get_scaled_loss(tf.reduce_sum(read * factor))
-            grads = opt.get_unscaled_gradients(tape.gradient(scaled, [read]))
-            opt.apply_gradients([(clipped(grads[0]), weight)])
+            (grad,) = unscaled(opt, lambda: tf.reduce_sum(watched(weight) * factor), [weight])
+            opt.apply_gradients([(clipped(grad), weight)])
             return opt.unscaled_global_norm
 
         step: Any = lambda bad_replica: strategy.run(in_replica, args=(bad_replica,))  # noqa: E731
@@ -98,9 +89,8 @@ class ReplicasTest(unittest.TestCase):
         for bad_replica, applied, scale in ((-1, 1, 8.0), (0, 1, 4.0), (1, 1, 2.0), (-1, 2, 2.0)):
             norms = map(float, strategy.experimental_local_results(step(tf.constant(bad_replica))))
             self.assertEqual(list(norms), [INF if replica == bad_replica else 1.0 for replica in range(2)])
-            now = opt._loss_scale() if family == "v1" else opt.loss_scale
-            seen = int(tf.convert_to_tensor(opt.applied_steps)), float(tf.convert_to_tensor(now))
-            self.assertEqual(seen, (applied, scale), bad_replica)
+            state = opt.state_dict()
+            self.assertEqual((state["applied_steps"], state["scale"]), (applied, scale), bad_replica)
 
 
 class SeveralTest(unittest.TestCase):
@@ -152,8 +142,8 @@ class SeveralTest(unittest.TestCase):
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_loops_over_tensors_are_functions_of_their_own(self, name: str, family: str, inside: int) -> None:
         opt = FAMILIES[family](8.0, 100, check_unscaled=True)
-        variable = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
-        raw = variable.value if family == "keras3" else variable
+        variable = variable_of(family)
+        raw = watched(variable)
         opt.build([variable]) if family == "keras3" else None
 
         @tf.function
@@ -177,20 +167,12 @@ class SeveralTest(unittest.TestCase):
     @pytest.mark.default_run("one case", by=lambda name, *values: values)
     def test_gradients_that_are_applied_to_one_group_after_the_other(self, name: str, family: str, mode: str) -> None:
         opt = FAMILIES[family](64.0, 100, check_unscaled=True)
-        variables = [(keras.Variable if family == "keras3" else tf.Variable)(2.0) for _ in range(3)]
-        raw = [each.value for each in variables] if family == "keras3" else variables
+        variables = [variable_of(family, 2.0) for _ in range(3)]
+        raw = list(map(watched, variables))
         opt.build(variables) if family in ("new", "keras3") else None
 
         def step(factors: Any) -> None:
-            def loss() -> Any:
-                return tf.add_n([each * factors[place] for place, each in enumerate(raw)])
-
-            if family == "v1":
-                grads = [grad for grad, _ in opt.compute_gradients(loss, raw)]
-            else:
-                with tf.GradientTape() as tape:
-                    scaled = opt.get_scaled_loss(loss())
-                grads = opt.get_unscaled_gradients(tape.gradient(scaled, raw))
+            grads = unscaled(opt, lambda: tf.add_n([x * factors[place] for place, x in enumerate(raw)]), variables)
             pairs = [(clipped(grad), variable) for grad, variable in zip(grads, variables, strict=True)]
             opt.apply_gradients(pairs[:1])
             opt.apply_gradients(pairs[1:])
@@ -254,18 +236,13 @@ class SeveralTest(unittest.TestCase):
     @parameterized.expand([(family, by) for family in ("v1", "legacy", "new", "keras3") for by in (False, True)])
     def test_gradients_that_nothing_was_done_to_decide_for_themselves(self, family: str, in_function: bool) -> None:
         opt = FAMILIES[family](8.0, 2000, check_unscaled=True)
-        weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
+        weight = variable_of(family)
 
-        def unscaled(factor: float) -> Any:
-            if family == "v1":
-                return opt.compute_gradients(lambda: weight * factor, [weight])
-            read = weight.value if family == "keras3" else weight
-            with tf.GradientTape() as tape:
-                loss = opt.get_scaled_loss(read * factor)
-            return [(opt.get_unscaled_gradients(tape.gradient(loss, [read]))[0], weight)]
+        def pairs(factor: float) -> Any:
+            return [(unscaled(opt, lambda: watched(weight) * factor, [weight])[0], weight)]
 
         def apart() -> None:
-            fine, bad = unscaled(1.0), unscaled(NAN)
+            fine, bad = pairs(1.0), pairs(NAN)
             opt.apply_gradients(bad)
             opt.apply_gradients(fine)
 
@@ -273,8 +250,8 @@ class SeveralTest(unittest.TestCase):
         self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [1, 1])
 
         def after_others() -> None:
-            unscaled(INF)
-            opt.apply_gradients(unscaled(1.0))
+            pairs(INF)
+            opt.apply_gradients(pairs(1.0))
 
         (tf.function(after_others, autograph=False) if in_function else after_others)()
         self.assertEqual([int(opt.applied_steps), int(opt.skipped_steps)], [2, 1])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
 import tf_keras
@@ -16,29 +14,14 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning, MplsWarning
-from tests.keras.families import SGD
+from mpls.errors import MplsWarning
 
 from .model import Model
-from .trainers import CELLS, FAMILIES, RATE, Trainer, contrib, trainer
+from .trainers import CELLS, FAMILIES, RATE, Trainer, contrib, fixed, trainer, variable_of
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
 STEPS = [1.0, NAN, INF, 1.0, INF, 1.0, 1.0]
-
-
-def fixed(family: str, **options: Any) -> Any:
-    if family == "v1":
-        skips = options.pop("skip_nonfinite", False)
-        loss_scale = mpls.v1.FixedLossScale(8, skip_nonfinite=skips)
-        inner = v1.train.GradientDescentOptimizer(RATE)
-        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, loss_scale, **options)
-    if family == "experimental":
-        loss_scale = mpls.experimental.FixedLossScale(8, skip_nonfinite=options.pop("skip_nonfinite", False))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
-            return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
-    return mpls.keras.LossScaleOptimizer(SGD[family](RATE), dynamic=False, initial_scale=8, **options)
 
 
 OF_FIXED = ("v1", "legacy", "new", "keras3", "experimental")
@@ -105,9 +88,7 @@ class RefusedTest(unittest.TestCase):
     def test_what_a_fixed_scale_that_never_skips_has_no_use_for(self, case: str, family: str, name: str) -> None:
         option = {name: WITHOUT_SKIPS[name]}
         if family == "contrib":
-            manager = mpls.contrib.FixedLossScaleManager(8)
-            opt = mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **option)
-            self.assertEqual(getattr(opt, name), WITHOUT_SKIPS[name])
+            self.assertEqual(getattr(fixed(family, **option), name), WITHOUT_SKIPS[name])
             return
         if (family, name) != ("experimental", "skip_counts_step"):
             with self.assertRaisesRegex(ValueError, f"{name} must be left out for a fixed scale that skips no step"):
@@ -179,13 +160,12 @@ class RefusedTest(unittest.TestCase):
 
 
 class ReplicasTest(unittest.TestCase):
-    @parameterized.expand([(family, scale) for family in ("v1", "legacy", "new", "keras3") for scale in (1.0, 8.0)])
-    def test_a_sum_that_is_infinite_is_skipped(self, family: str, scale: float) -> None:
+    @parameterized.expand(["v1", "legacy", "new", "keras3"])
+    def test_a_sum_that_is_infinite_is_skipped(self, family: str) -> None:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
         with strategy.scope():
-            # A dynamic scale of 1 stays what it is.
-            opt = fixed(family, skip_nonfinite=True) if scale == 8 else FAMILIES[family](scale, 2000)
-            weight = keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0)
+            opt = fixed(family, skip_nonfinite=True)
+            weight = variable_of(family)
 
         @tf.function
         def step(grad: Any) -> None:
@@ -196,7 +176,7 @@ class ReplicasTest(unittest.TestCase):
                     return
                 opt.get_scaled_loss(tf.ones([]))
                 (unscaled,) = opt.get_unscaled_gradients([grad])
-                opt.apply_gradients([(unscaled * scale, weight)])
+                opt.apply_gradients([(unscaled * 8.0, weight)])
 
             strategy.run(in_replica)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import unittest
@@ -27,7 +26,7 @@ from tests.folders import InFolder
 from tests.golden.replay import control_flow
 from tests.warned import warned
 
-from .trainers import EAGER, FAMILIES, MODES, RATE, SESSION, contrib, trainer
+from .trainers import EAGER, FAMILIES, MODES, RATE, SESSION, Trainer, contrib, trainer, unscaled
 
 v1 = tf.compat.v1
 INF, NAN = float("inf"), float("nan")
@@ -269,11 +268,10 @@ PLANTED = [
 ]
 
 
-class Plant:
-    """An optimizer that minimizes a planted loss of one variable, in one mode, until it gives up.
+class Plant(Trainer):
+    """Minimizes a planted loss of one variable, until the optimizer gives up.
 
     Args:
-        test: the test.
         family: a key of `FAMILIES`, or `'contrib'`.
         mode: one of `ALL_MODES`.
         initial: the first scale.
@@ -282,51 +280,26 @@ class Plant:
         options: of the wrapper.
     """
 
-    def __init__(
-        self,
-        test: unittest.TestCase,
-        family: str,
-        mode: str,
-        initial: float,
-        loss: Any,
-        clips: bool = False,
-        **options: Any,
-    ) -> None:
-        self.is_v1, self._mode, self._clips = family in ("v1", "contrib"), mode, clips
-        self._losses = loss if isinstance(loss, list) else [loss]
-        self._graph = tf.Graph() if mode == "session" else None
-        self.session: Any = None
-        with self._graph.as_default() if self._graph else contextlib.nullcontext():
-            self.opt = (contrib if family == "contrib" else FAMILIES[family])(initial, 2000, **options)
-            is_keras_3 = family == "keras3"
-            self._variable = keras.Variable(1.0) if is_keras_3 else v1.Variable(1.0, use_resource=True)
-            if is_keras_3:
-                self.opt.build([self._variable])
-            self._raw = self._variable.value if is_keras_3 else self._variable
-            if self._graph:
-                op, self.session = self._build(), v1.Session()
-                test.addCleanup(self.session.close)
-                self.session.run(v1.global_variables_initializer())
-                self.step = lambda: self.session.run(op)
-                return
-        run = lambda: (self._build(), None)[1]  # noqa: E731
-        self.step = run if mode == "eager" else tf.function(run, jit_compile=mode == "xla")
+    def __init__(self, family: str, mode: str, initial: float, loss: Any, clips: bool = False, **options: Any) -> None:
+        self._losses, self._clips = loss if isinstance(loss, list) else [loss], clips
+        make = contrib if family == "contrib" else FAMILIES[family]
+        super().__init__("v1" if family == "contrib" else family, mode, lambda: make(initial, 2000, **options))
 
-    def _build(self) -> Any:
+    def apply(self, value: Any) -> Any:
         grad = sum(self._gradient(loss) for loss in self._losses)
         if self._clips:
             (grad,), _ = tf.clip_by_global_norm([grad], 1.0)
         return self.opt.apply_gradients([(grad, self._variable)])
 
     def _gradient(self, loss: Callable[[Any, Any], Any]) -> Any:
-        value = lambda: loss(self, tf.convert_to_tensor(self._raw))  # noqa: E731
-        if self.is_v1:
-            return self.opt.compute_gradients(value() if self._graph else value, [self._raw])[0][0]
-        with tf.GradientTape() as tape:
-            scaled = self.opt.get_scaled_loss(value())
-        return self.opt.get_unscaled_gradients([tape.gradient(scaled, self._raw)])[0]
+        (grad,) = unscaled(self.opt, lambda: loss(self, tf.convert_to_tensor(self._variable)), [self._variable])
+        return grad
 
-    def check(self) -> None:
+    def give_up(self) -> None:
+        # Otherwise the step that XLA compiles has a warning.
+        self.opt.check_skips(self.session)
+        for _ in range(2):
+            self.take(1.0)
         self.opt.check_skips(self.session)
 
 
@@ -337,23 +310,23 @@ class CauseTest(InFolder, unittest.TestCase):
         initial, loss, expected = CAUSES[cause]
         called: list[Stuck] = []
         options = {"max_consecutive_skips": 1, "on_give_up": called.append if how == "call" else how}
-        plant = Plant(self, family, mode, initial, loss, cause.startswith("clipped"), **options)
-        if how == "raise":
-            with self.assertRaises(
-                RuntimeError if mode in ("eager", "xla") else tf.errors.InvalidArgumentError
-            ) as failed:
-                self._give_up(plant)
-            text = str(failed.exception)
-        elif how == "warn":
-            with self.assertWarns(MplsWarning) as warned:
-                self._give_up(plant)
-            text = str(warned.warning)
-        else:
-            self._give_up(plant)
-            self.assertEqual({stuck.cause for stuck in called}, {expected})
-            # That of a penalty is computed from gradients.
-            self.assertEqual({stuck.nonfinite_losses for stuck in called}, {2 if expected == "loss" else 0})
-            text = str(called[0])
+        with Plant(family, mode, initial, loss, cause.startswith("clipped"), **options) as plant:
+            if how == "raise":
+                with self.assertRaises(
+                    RuntimeError if mode in ("eager", "xla") else tf.errors.InvalidArgumentError
+                ) as failed:
+                    plant.give_up()
+                text = str(failed.exception)
+            elif how == "warn":
+                with self.assertWarns(MplsWarning) as warned:
+                    plant.give_up()
+                text = str(warned.warning)
+            else:
+                plant.give_up()
+                self.assertEqual({stuck.cause for stuck in called}, {expected})
+                # That of a penalty is computed from gradients.
+                self.assertEqual({stuck.nonfinite_losses for stuck in called}, {2 if expected == "loss" else 0})
+                text = str(called[0])
         advice = {
             "loss": "No loss scale can mend that",
             "model": "The model is broken",
@@ -470,11 +443,9 @@ class CauseTest(InFolder, unittest.TestCase):
 
     def test_a_floor_above_1_may_be_too_high(self) -> None:
         for settings in ({"min_scale": 8.0}, {"min_scale": 8.0, "adjustable": True}):
-            plant = Plant(
-                self, "new", "eager", 8.0, lambda _, raw: _sqrt_at_zero(raw), max_consecutive_skips=1, **settings
-            )
+            plant = Plant("new", EAGER, 8.0, lambda _, raw: _sqrt_at_zero(raw), max_consecutive_skips=1, **settings)
             with self.assertRaisesRegex(TrainingStuckError, "The model is broken.*lower it too: min_scale=1"):
-                self._give_up(plant)
+                plant.give_up()
 
     @parameterized.expand([("function",), ("xla",), ("eager",)])
     @pytest.mark.default_run("each value")
@@ -541,13 +512,6 @@ class CauseTest(InFolder, unittest.TestCase):
                     opt.check_skips(session)
                 with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"skipped.*\[3\].*scale is too high"):
                     session.run(op)
-
-    def _give_up(self, plant: Plant) -> None:
-        # Otherwise the step that XLA compiles has a warning.
-        plant.check()
-        for _ in range(2):
-            plant.step()
-        plant.check()
 
 
 class OverflowsTest(InFolder, unittest.TestCase):

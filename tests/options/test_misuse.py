@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,7 +22,7 @@ import mpls.keras
 import mpls.v1
 from mpls.errors import CallOrderError
 from tests.keras.families import SGD
-from tests.options.trainers import FAMILIES
+from tests.options.trainers import FAMILIES, RATE, contrib, fixed, variable_of
 from tests.warned import warned
 
 v1 = tf.compat.v1
@@ -33,25 +32,12 @@ AGAIN = "got what it has returned before"
 WAYS = {"eager": lambda fn: fn, "function": tf.function, "xla": tf.function(jit_compile=True)}
 
 
-def contrib_optimizer(fixed: bool = False) -> Any:
-    inner = v1.train.GradientDescentOptimizer(0.5)
-    manager = mpls.contrib.FixedLossScaleManager(8)
-    if not fixed:
-        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 2)
-    return mpls.contrib.LossScaleOptimizer(inner, manager)
-
-
-def v1_optimizer(fixed: bool = False) -> Any:
-    return mpls.v1.MixedPrecisionLossScaleOptimizer(
-        v1.train.GradientDescentOptimizer(0.5), 8 if fixed else mpls.v1.DynamicLossScale(8, 2)
-    )
-
-
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    name: functools.partial(make, 8.0, 2) for name, make in {**FAMILIES, "contrib": contrib}.items()
+}
 GRAPH_OPTIMIZERS = [
-    ("v1", v1_optimizer),
-    ("contrib", contrib_optimizer),
-    ("fixed_v1", lambda: v1_optimizer(fixed=True)),
-    ("fixed_contrib", lambda: contrib_optimizer(fixed=True)),
+    *((name, PROGRAMS[name]) for name in ("v1", "contrib")),
+    *((f"fixed_{name}", functools.partial(fixed, name)) for name in ("v1", "contrib")),
 ]
 
 
@@ -74,13 +60,13 @@ class NeverScaledTest(unittest.TestCase):
         self.assertEqual(texts, [])
 
     def test_who_scales_by_the_private_method(self) -> None:
-        opt, weight = v1_optimizer(fixed=True), tf.Variable(1.0)
+        opt, weight = fixed("v1"), tf.Variable(1.0)
         with warned() as texts:
             with tf.GradientTape() as tape:
                 loss = opt._scale_loss(weight * 2.0)
             # Unscaled by the number that the program knows.
             opt.apply_gradients([(tape.gradient(loss, weight) / 8.0, weight)])
-        self.assertEqual((texts, float(weight)), ([], 0.0))
+        self.assertEqual((texts, float(weight)), ([], 1.0 - RATE * 2.0))
 
 
 class Program:
@@ -89,7 +75,7 @@ class Program:
     def __init__(self, family: str) -> None:
         self.is_keras = family in SGD or family == "experimental"
         self.opt = PROGRAMS[family]()
-        self.variables = [keras.Variable(1.0) if family == "keras3" else tf.Variable(1.0) for _ in range(2)]
+        self.variables = [variable_of(family) for _ in range(2)]
         if family in ("keras3", "new"):
             self.opt.build(self.variables)
 
@@ -135,12 +121,6 @@ def on_a_strategy(step: Callable[[], Any]) -> Callable[[], Any]:
     return tf.function(lambda: tf.distribute.get_strategy().run(step))
 
 
-PROGRAMS: dict[str, Callable[[], Any]] = {
-    "v1": v1_optimizer,
-    "contrib": contrib_optimizer,
-    **{name: lambda make=make: mpls.keras.LossScaleOptimizer(make(0.5)) for name, make in SGD.items()},
-    "experimental": lambda: FAMILIES["experimental"](8.0, 2),
-}
 RUNS = {**WAYS, "nested": nested, "thread": in_a_thread, "strategy": on_a_strategy}
 # What a step leaves out.
 FORMS = {
@@ -227,7 +207,7 @@ class ForgottenTest(unittest.TestCase):
                 opt = mpls.v1.MixedPrecisionLossScaleOptimizer(v1.train.GradientDescentOptimizer(0.5), scale)
             else:
                 opt = mpls.keras.LossScaleOptimizer(SGD[family](0.5), dynamic=False, initial_scale=scale)
-            weight = keras.Variable(2.0) if family == "keras3" else tf.Variable(2.0)
+            weight = variable_of(family)
             with warned() as texts:
                 opt.apply_gradients([(tf.constant(1.0), weight)])
             self.assertEqual(len(texts), int(scale > 1), texts)
@@ -354,7 +334,7 @@ class NoMistakeTest(unittest.TestCase):
         own, program = {"get_scaled_loss": scaled, "get_unscaled_gradients": unscaled}, Program(family)
         if how == "subclass":
             cls: Any = type("Own", (mpls.keras.LossScaleOptimizer,), own)
-            program.opt = cls(SGD[family](0.5))
+            program.opt = cls(SGD[family](RATE))
         else:
             for method, function in own.items():
                 setattr(program.opt, method, functools.partial(function, program.opt))
@@ -362,7 +342,7 @@ class NoMistakeTest(unittest.TestCase):
             for _ in range(2):
                 program.step()
         self.assertEqual(texts, [])
-        self.assertEqual([float(each) for each in program.variables], [-1.0, -1.0])
+        self.assertEqual([float(each) for each in program.variables], [1.0 - 2 * RATE * 2.0] * 2)
 
     @parameterized.expand(PROGRAMS)
     @pytest.mark.default_run("one case")
@@ -408,7 +388,8 @@ class NoMistakeTest(unittest.TestCase):
                 step(grad)()
         self.assertEqual(texts, [])
         # Each gradient is 2.
-        self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
+        trained = 1.0 - 3 * RATE * 2.0
+        self.assertEqual(float(weight), trained)
         for mixed in (
             step(unscaled if is_new else scaled),
             lambda: opt.apply([unscaled()], [weight]),
@@ -416,7 +397,7 @@ class NoMistakeTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(CallOrderError, "must know whether gradients are unscaled"):
                 mixed()
-        self.assertEqual(float(weight), 1.0 - 3 * 0.5 * 2.0)
+        self.assertEqual(float(weight), trained)
 
     def test_a_function_after_a_step_of_the_other_style(self) -> None:
         program = Program("keras3")

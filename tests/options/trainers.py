@@ -47,7 +47,10 @@ def _v1(initial: float, growth_steps: int, **settings: Any) -> Any:
 
 def _experimental(initial: float, growth_steps: int, **settings: Any) -> Any:
     of_scale, options = _split(settings)
-    loss_scale = mpls.experimental.DynamicLossScale(initial, growth_steps, **of_scale)
+    return _experimental_wrapper(mpls.experimental.DynamicLossScale(initial, growth_steps, **of_scale), **options)
+
+
+def _experimental_wrapper(loss_scale: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MplsDeprecationWarning)
         return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
@@ -73,6 +76,40 @@ def contrib(initial: float, growth_steps: int, **options: Any) -> Any:
     """Return a wrapper of `mpls.contrib`, which halves its scale after each overflow."""
     manager = mpls.contrib.ExponentialUpdateLossScaleManager(initial, growth_steps, 1, decr_ratio=0.5)
     return mpls.contrib.LossScaleOptimizer(v1.train.GradientDescentOptimizer(RATE), manager, **options)
+
+
+def fixed(family: str, **options: Any) -> Any:
+    """Return a wrapper of a family, or of `contrib`, with a fixed scale of 8."""
+    skips = {"skip_nonfinite": options.pop("skip_nonfinite", False)} if family in ("v1", "experimental") else {}
+    inner = v1.train.GradientDescentOptimizer(RATE)
+    if family == "v1":
+        return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, mpls.v1.FixedLossScale(8, **skips), **options)
+    if family == "contrib":
+        return mpls.contrib.LossScaleOptimizer(inner, mpls.contrib.FixedLossScaleManager(8), **options)
+    if family == "experimental":
+        return _experimental_wrapper(mpls.experimental.FixedLossScale(8, **skips), **options)
+    return mpls.keras.LossScaleOptimizer(SGD[family](RATE), dynamic=False, initial_scale=8, **options)
+
+
+def variable_of(family: str, value: Any = 1.0) -> Any:
+    """Return a variable that optimizers of a family train."""
+    return keras.Variable(value) if family == "keras3" else tf.Variable(value)
+
+
+def watched(variable: Any) -> Any:
+    """Return what a tape watches of a variable."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def unscaled(opt: Any, loss: Callable[[], Any], variables: Sequence[Any]) -> list[Any]:
+    """Return the unscaled gradients of a loss, as a loop of a program's own computes them."""
+    if isinstance(opt, v1.train.Optimizer):
+        # A graph has a tensor in place of a callable.
+        value = loss if v1.executing_eagerly_outside_functions() else loss()
+        return [grad for grad, _ in opt.compute_gradients(value, list(variables))]
+    with tf.GradientTape() as tape:
+        scaled = opt.get_scaled_loss(loss())
+    return opt.get_unscaled_gradients(tape.gradient(scaled, list(map(watched, variables))))
 
 
 def model_of(family: str, values: Sequence[float], **options: Any) -> Any:
@@ -110,7 +147,7 @@ class Trainer:
         if mode == SESSION:
             self._stack.enter_context(tf.Graph().as_default())
         self.opt = make()
-        self._variable = self._make_variable()
+        self._variable = v1.Variable(1.0, use_resource=True) if mode == SESSION else variable_of(family)
         self._counter = self._make_counter()
         if family == "keras3":
             self.opt.build([self._variable])
@@ -122,11 +159,6 @@ class Trainer:
 
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
-
-    def _make_variable(self) -> Any:
-        if self.family == "keras3":
-            return keras.Variable(1.0)
-        return v1.Variable(1.0, use_resource=True) if self.mode == SESSION else tf.Variable(1.0)
 
     def _make_counter(self) -> Any:
         return v1.Variable(0, dtype=tf.int64, trainable=False, use_resource=True) if self.family == "v1" else None
@@ -144,29 +176,21 @@ class Trainer:
     def _apply_eagerly(self) -> None:
         self.apply(tf.convert_to_tensor(self._input))
 
-    def apply(self, value: Any) -> None:
-        """Take a step with a gradient, a scalar tensor, in a function or eagerly."""
-        variable = self._variable.value if self.family == "keras3" else self._variable
-        if self.family == "v1":
-            self._apply_v1(lambda: variable * value)
-            return
-        with tf.GradientTape() as tape:
-            loss = self.opt.get_scaled_loss(tf.convert_to_tensor(variable) * value)
-        grads = self.opt.get_unscaled_gradients(tape.gradient(loss, [variable]))
-        self.opt.apply_gradients(list(zip(grads, [self._variable], strict=True)))
+    def apply(self, value: Any) -> Any:
+        """Take a step with a gradient, a scalar tensor, in a function or eagerly; return the op of a graph."""
 
-    def _apply_v1(self, loss: Any) -> Any:
-        return self.opt.minimize(loss, var_list=[self._variable], global_step=self._counter)
+        def loss() -> Any:
+            return tf.convert_to_tensor(watched(self._variable)) * value
+
+        if self.family == "v1":
+            given = loss() if self.mode == SESSION else loss
+            return self.opt.minimize(given, var_list=[self._variable], global_step=self._counter)
+        (grad,) = unscaled(self.opt, loss, [self._variable])
+        return self.opt.apply_gradients([(grad, self._variable)])
 
     def _built_in_session(self) -> Callable[[Any], Any]:
         value = v1.placeholder(tf.float32, [])
-        loss = self._variable * value
-        if self.family == "v1":
-            op = self._apply_v1(loss)
-        else:
-            scaled = self.opt.get_scaled_loss(loss)
-            grads = self.opt.get_unscaled_gradients(tf.gradients(scaled, [self._variable]))
-            op = self.opt.apply_gradients([(grads[0], self._variable)])
+        op = self.apply(value)
         self.session = self._stack.enter_context(v1.Session())
         self.session.run(v1.global_variables_initializer())
         return lambda number: self.session.run(op, {value: number})

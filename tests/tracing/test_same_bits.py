@@ -20,6 +20,7 @@ import mpls.keras
 import mpls.v1
 from mpls.comparing import Trace, read_trace
 from mpls.tracing import LARGE, digest_of
+from tests.options.trainers import unscaled
 
 from .recording import recorded
 
@@ -86,8 +87,7 @@ def in_function(make: Callable[[], Any]) -> Weights:
 
 def _by_calls(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> Weights:
     opt = make()
-    is_keras_3 = isinstance(opt, keras.optimizers.Optimizer)
-    kind = keras.Variable if is_keras_3 else tf.Variable
+    kind = keras.Variable if isinstance(opt, keras.optimizers.Optimizer) else tf.Variable
     kernel, bias = kind(START, name="kernel"), kind(BIAS, name="bias")
     variables = [kernel, bias]
     if not isinstance(opt, v1.train.Optimizer):
@@ -97,10 +97,8 @@ def _by_calls(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> Weights:
         if isinstance(opt, v1.train.Optimizer):
             opt.minimize(lambda: loss_of(kernel, bias, factor), var_list=variables)
             return
-        with tf.GradientTape() as tape:
-            scaled = opt.get_scaled_loss(loss_of(tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias), factor))
-        grads = tape.gradient(scaled, [each.value if is_keras_3 else each for each in variables])
-        opt.apply_gradients(zip(opt.get_unscaled_gradients(grads), variables, strict=True))
+        grads = unscaled(opt, lambda: loss_of(*map(tf.convert_to_tensor, variables), factor), variables)
+        opt.apply_gradients(zip(grads, variables, strict=True))
 
     wrapped = wrap(step)
     for each in FACTORS:

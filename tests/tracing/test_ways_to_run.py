@@ -13,6 +13,7 @@ import tensorflow as tf
 import mpls.v1
 from mpls.comparing import read_trace
 from tests.monitor.models import NATIVE, OURS, keras_of
+from tests.options.trainers import FAMILIES, fixed
 
 from .recording import recorded
 
@@ -60,9 +61,7 @@ def test_fit(tmp_path: pathlib.Path, family: str, settings: dict[str, Any]) -> N
 
 def test_functions_for_xla_run_without_it(tmp_path: pathlib.Path) -> None:
     variable = tf.Variable([1.0, 2.0])
-    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-        tf.compat.v1.train.GradientDescentOptimizer(0.5), mpls.v1.DynamicLossScale(8)
-    )
+    opt = FAMILIES["v1"](8, 2000)
     path = os.fspath(tmp_path / "trace.json")
     said: list[str] = []
     with recorded(path, said.append):
@@ -85,9 +84,7 @@ def test_a_replica_with_an_overflow_is_seen(tmp_path: pathlib.Path) -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         variable = tf.Variable([1.0, 2.0], name="weights")
-        opt = mpls.v1.MixedPrecisionLossScaleOptimizer(
-            tf.compat.v1.train.GradientDescentOptimizer(0.5), mpls.v1.DynamicLossScale(8)
-        )
+        opt = FAMILIES["v1"](8, 2000)
 
     def in_replica(factors: Any) -> None:
         opt.minimize(lambda: tf.reduce_sum(variable**2) * factors[0], var_list=[variable])
@@ -111,10 +108,7 @@ def test_a_replica_with_an_overflow_is_seen(tmp_path: pathlib.Path) -> None:
 def test_two_optimizers_have_steps_of_their_own(tmp_path: pathlib.Path) -> None:
     path = os.fspath(tmp_path / "trace.json")
     variables = [tf.Variable(1.0, name="first"), tf.Variable(2.0, name="second")]
-    opts = [
-        mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), scale)
-        for scale in (8, 16)
-    ]
+    opts = [FAMILIES["v1"](scale, 2000) for scale in (8, 16)]
     with recorded(path):
         for number in (0, 1, 1, 0):
             opts[number].minimize(lambda number=number: variables[number] ** 2, var_list=[variables[number]])
@@ -131,7 +125,7 @@ def test_two_optimizers_have_steps_of_their_own(tmp_path: pathlib.Path) -> None:
 def test_sparse_gradients_are_measured_by_their_values(tmp_path: pathlib.Path) -> None:
     path = os.fspath(tmp_path / "trace.json")
     variable = tf.Variable(np.ones([4, 2], np.float32), name="table")
-    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.5), 8)
+    opt = fixed("v1")
     with recorded(path):
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])

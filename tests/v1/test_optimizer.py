@@ -14,8 +14,8 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.contrib
 import mpls.v1
+from tests.options.trainers import fixed
 
 v1 = tf.compat.v1
 Wrapper: Any = mpls.v1.MixedPrecisionLossScaleOptimizer
@@ -186,21 +186,15 @@ class BareVariableTest(unittest.TestCase):
         ]
     )
     def test_minimize(self, name: str, which: str, how: str, shape: tuple[int, ...]) -> None:
-        def made() -> Any:
-            inner = v1.train.GradientDescentOptimizer(0.25)
-            if which == "v1":
-                return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, "dynamic")
-            return mpls.contrib.LossScaleOptimizer(inner, mpls.contrib.FixedLossScaleManager(8.0))
-
         if how == "graph":
             with tf.Graph().as_default(), v1.Session() as session:
                 variable = v1.get_variable("weight", initializer=tf.ones(shape), use_resource=True)
-                step = made().minimize(tf.reduce_sum(variable**2), var_list=variable)
+                step = fixed(which).minimize(tf.reduce_sum(variable**2), var_list=variable)
                 session.run(v1.global_variables_initializer())
                 session.run(step)
                 np.testing.assert_array_equal(session.run(variable), np.full(shape, 0.5))
             return
-        optimizer, variable = made(), tf.Variable(tf.ones(shape))
+        optimizer, variable = fixed(which), tf.Variable(tf.ones(shape))
 
         def train() -> None:
             optimizer.minimize(lambda: tf.reduce_sum(variable**2), var_list=variable)
