@@ -174,12 +174,6 @@ class ArgumentsTest(unittest.TestCase):
         with self.assertRaisesRegex(ArgumentTypeError, "Save a tf.compat.v1.train optimizer by"):
             mpls.convert_state(source, tf.compat.v1.train.AdamOptimizer(), trained)
 
-    @parameterized.expand(FAMILIES)
-    def test_an_unbuilt_target_needs_variables(self, family: str) -> None:
-        source, _ = trained_for(2, optimizer("legacy", "Adam"), "legacy")
-        with self.assertRaisesRegex(ArgumentValueError, "variables must be given for an optimizer that is not built"):
-            mpls.convert_state(source, optimizer(family, "Adam"))
-
     def test_variables_of_another_optimizer(self) -> None:
         for family in OPTIMIZERS:
             with self.subTest(family=family):

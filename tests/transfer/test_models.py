@@ -41,7 +41,8 @@ class FitTest(unittest.TestCase):
     START = tuple(np.random.default_rng(2).normal(size=shape) for shape in ((4, 4), (4,), (4, 2), (2,)))
 
     @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS if a != b])
-    @pytest.mark.default_run("one case")
+    # Only a new optimizer of tf_keras raises an AttributeError if it is asked for a variable of Keras 3.
+    @pytest.mark.default_run("each value", by=lambda label, *pair: (label == "new_to_keras3",))
     def test_goes_on(self, label: str, a: str, b: str) -> None:
         def scaled(family: str) -> Any:
             inner = optimizer(family, "Adam", 0.05)
@@ -52,26 +53,15 @@ class FitTest(unittest.TestCase):
         first, source = model(a, self.START), scaled(a)
         fit(first, source, 2)
         second, target = model(b, first.get_weights()), scaled(b)
-        # Not compiled yet, and not built.
-        report = mpls.convert_state(
-            source, target, second.trainable_variables, source_variables=first.trainable_variables
-        )
+        # Not compiled yet, and not built; names tell which variable is which.
+        variables = list(reversed(second.trainable_variables))
+        report = mpls.convert_state(source, target, variables)
         self.assertEqual((report.iterations, report.loss_scale), (4, (128.0, 1)))
-        self.assertEqual(len(report.slots), 4)
+        names = [each.path if b == "keras3" else each.name.removesuffix(":0") for each in variables]
+        self.assertEqual([name for name, _ in report.slots], names)
         np.testing.assert_allclose(fit(second, target, 2), losses[2:], rtol=1e-4)
         assert_close(second.get_weights(), control.get_weights(), rtol=2e-5)
         self.assertEqual(float(target.loss_scale), float(whole.loss_scale))
-
-    def test_names_of_models_match_by_themselves(self) -> None:
-        first, source = model("new", self.START), optimizer("new", "Adam", 0.05)
-        fit(first, source, 1)
-        second, target = model("keras3", first.get_weights()), optimizer("keras3", "Adam", 0.05)
-        variables = list(reversed(second.trainable_variables))
-        report = mpls.convert_state(source, target, variables)
-        self.assertEqual([name for name, _ in report.slots], [each.path for each in variables])
-        fit(first, source, 1)
-        fit(second, target, 1)
-        assert_close(second.get_weights(), first.get_weights(), rtol=2e-5)
 
 
 PROGRAM = """

@@ -50,7 +50,7 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
     @parameterized.expand([("named", ("AdamD", "AdamG")), ("unnamed", ("Adam", "Adam"))])
     def test_the_user_chooses_the_steps_of_an_adam(self, label: str, names: tuple[str, str]) -> None:
         self._save(V1.train.AdamOptimizer, (None, None), 18, names)
-        for family in ("legacy", "new"):
+        for family in OPTIMIZERS:
             for variable, key, steps in zip("dg", names, (18, 6), strict=True):
                 with self.subTest(family=family, variable=variable):
                     target = optimizer(family, "Adam", 0.1)
@@ -71,13 +71,6 @@ class SeveralOptimizersTest(InFolder, unittest.TestCase):
         for found in describe(self.path)["optimizers"]:
             self.assertEqual((found["iterations"], found["other_state"]), (None, []))
             self.assertEqual((len(found["possible_steps"]), found["possible_steps"]["global_step"]), (5, 6))
-
-    def test_keras_3_takes_the_chosen_steps(self) -> None:
-        self._save(V1.train.AdamOptimizer, (None, None), 18, ("AdamD", "AdamG"))
-        target = optimizer("keras3", "Adam", 0.1)
-        target.iterations.assign(18)
-        report, _ = self._convert(target, "d", "AdamD")
-        self.assertEqual((report.iterations, steps_of(target)), (18, 18))
 
     def test_adams_with_the_same_steps_need_no_choice(self) -> None:
         self._save(V1.train.AdamOptimizer, (None, None), 6, ("AdamD", "AdamG"))
