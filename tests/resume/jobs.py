@@ -8,6 +8,7 @@ are all in motion.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -133,10 +134,9 @@ def _model(family: str) -> Any:
 class FileJob(KerasJob):
     """Saved as a whole model, a file or folder for each step, of which the last two are kept."""
 
-    suffix: str
-
-    def __init__(self, family: str, folder: Path) -> None:
+    def __init__(self, family: str, folder: Path, suffix: str) -> None:
         super().__init__(family)
+        self.suffix = suffix
         saved = self._saved(folder)
         if saved:
             self.step = max(saved)
@@ -152,18 +152,6 @@ class FileJob(KerasJob):
         for step, path in self._saved(folder).items():
             if step < self.step - 1:
                 _remove(path)
-
-
-class Hdf5Job(FileJob):
-    suffix = ".h5"
-
-
-class ArchiveJob(FileJob):
-    suffix = ".keras"
-
-
-class SavedModelJob(FileJob):
-    suffix = ""
 
 
 def _remove(path: Path) -> None:
@@ -313,9 +301,9 @@ class MonitoredJob(V1Job):
 
 KERAS_FORMATS: dict[str, Any] = {
     "checkpoint": CheckpointJob,
-    "h5": Hdf5Job,
-    "keras": ArchiveJob,
-    "saved_model": SavedModelJob,
+    "h5": functools.partial(FileJob, suffix=".h5"),
+    "keras": functools.partial(FileJob, suffix=".keras"),
+    "saved_model": functools.partial(FileJob, suffix=""),
 }
 JOBS: dict[str, Callable[[Path], Any]] = {
     "v1-saver": SaverJob,

@@ -44,12 +44,12 @@ class ResumeTest(unittest.TestCase):
     def test_the_steps_after_it_are_the_same(self, job: str) -> None:
         whole, rest = self.whole[REFERENCES.get(job, job)], self.rest[job]
         self.assertEqual(rest[0]["step"], SAVED_AT)
-        self.assertEqual(len(whole), STEPS)
+        self.assertEqual(whole[-1]["step"], STEPS)
         # There is something to lose.
         self.assertNotEqual(rest[0]["scale"], INITIAL_SCALE.hex())
         self.assertGreater(rest[0]["good_steps"], 0)
         self.assertGreater(len({state["scale"] for state in rest}), 1)
-        for expected, found in zip(whole[SAVED_AT - 1 :], rest, strict=True):
+        for expected, found in zip(whole[SAVED_AT:], rest, strict=True):
             self.assertEqual(found, expected)
 
     @parameterized.expand(BACKUPS)

@@ -36,31 +36,14 @@ def train(name: str, folder: Path, last: int, is_saved: Callable[[int], bool]) -
             yield job.state()
 
 
-def whole(name: str, folder: Path) -> list[dict[str, Any]]:
-    """Train without interruption, and return the states after each step."""
-    _, *states = train(name, folder, SAVED_AT if name == SAVES_ITSELF else STEPS, lambda step: step == SAVED_AT)
-    return states
+def fit(family: str, folder: Path, task: str) -> dict[str, Any]:
+    """Fit to the end, on from a backup if there is one; the whole is then begun again, up to an interruption."""
+    from tests.resume import jobs
 
-
-def rest(name: str, folder: Path) -> list[dict[str, Any]]:
-    """Go on from what was saved, and return the state that was found and those after it."""
-    return list(train(name, folder, STEPS, lambda _: False))
-
-
-def fit_whole(family: str, folder: Path) -> list[dict[str, Any]]:
-    """Fit once without interruption, and once until an interruption; return the state after the first."""
-    from tests.resume.jobs import fit
-
-    state = fit(family, folder, interrupt=False)
-    fit(family, folder, interrupt=True)
-    return [state]
-
-
-def fit_rest(family: str, folder: Path) -> list[dict[str, Any]]:
-    """Fit on from the backup, and return the state at the end."""
-    from tests.resume.jobs import fit
-
-    return [fit(family, folder, interrupt=False)]
+    state = jobs.fit(family, folder, interrupt=False)
+    if task == "whole":
+        jobs.fit(family, folder, interrupt=True)
+    return state
 
 
 def train_on(folder: Path, name: str, last: str = "") -> None:
@@ -80,9 +63,10 @@ def main() -> None:
     for name in names:
         family, _, kind = name.partition("-")
         if kind == "backup":
-            states = {"whole": fit_whole, "rest": fit_rest}[task](family, Path(folder) / name)
+            states = [fit(family, Path(folder) / name, task)]
         else:
-            states = {"whole": whole, "rest": rest}[task](name, Path(folder) / name)
+            last = SAVED_AT if (task, name) == ("whole", SAVES_ITSELF) else STEPS
+            states = list(train(name, Path(folder) / name, last, lambda step: (task, step) == ("whole", SAVED_AT)))
         print(json.dumps({"job": name, "states": states}), flush=True)
 
 
