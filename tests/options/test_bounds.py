@@ -44,27 +44,6 @@ def is_finite(value: float) -> bool:
     return value == 1.0
 
 
-class BoundsTest(unittest.TestCase):
-    @parameterized.expand(FAMILIES)
-    @pytest.mark.default_run("one case")
-    def test_nothing_is_traced_anew(self, family: str) -> None:
-        traces = []
-        make = FAMILIES[family]
-
-        class Counting(Trainer):
-            def _apply_eagerly(self) -> None:
-                traces.append(1)
-                super()._apply_eagerly()
-
-        with Counting(family, "function", lambda: make(8.0, 2, adjustable=True)) as training:
-            training.take(1.0)
-            before = len(traces)
-            training.opt.set_scale(4)
-            training.opt.configure(growth_steps=1, hysteresis=2, max_scale=16)
-            training.take(1.0)
-        self.assertEqual(len(traces), before)
-
-
 class WithoutOptionsTest(unittest.TestCase):
     @parameterized.expand(FAMILIES)
     def test_the_state_is_as_before(self, family: str) -> None:

@@ -22,7 +22,7 @@ from mpls.errors import SavedStateError
 from tests.folders import InFolder
 from tests.keras.families import FRAMEWORKS
 
-from .trainers import FAMILIES, Trainer, model_of
+from .trainers import FAMILIES, SCALE_SETTINGS, Trainer, model_of
 
 v1 = tf.compat.v1
 INF = float("inf")
@@ -51,7 +51,7 @@ STEPS = (1.0, INF, 1.0, 1.0, INF, INF)
 # The initial scale, growth steps and options; what shows that the state is there; and numbers that it cannot have.
 CHOSEN: dict[str, tuple[Any, int, dict[str, Any]]] = {
     "options": (8.0, 2, OPTIONS),
-    "auto": ("auto", 2000, {"max_scale": 2.0**20}),
+    "auto": ("auto", 2000, {"max_scale": 2.0**20, "skip_counts_step": False}),
 }
 SAVED = {"plain": (8.0, 2, {}), **CHOSEN}
 STATES: dict[str, dict[str, Any]] = {
@@ -107,7 +107,12 @@ class StateTest(InFolder, unittest.TestCase):
         self.assertEqual((plain.keys() & options.keys(), plain["initial_scale"]), (set(), 8.0))
         path = self.folder / "config.json"
         path.write_text(json.dumps(config))
-        self.assertEqual(mpls.inspect.describe(path)["status"], "ok")
+        found = mpls.inspect.describe(path)
+        of_scale = {name: value for name, value in options.items() if name in SCALE_SETTINGS}
+        of_scale.update({"initial_scale": initial} if initial == "auto" else {})
+        (shown,) = found["optimizers"]
+        self.assertEqual((found["status"], shown["loss_scale"]["options"]), ("ok", of_scale))
+        self.assertEqual(shown["options"], {name: options[name] for name in options.keys() - of_scale.keys()})
 
     @parameterized.expand([(f"{family}_{kind}", family, kind) for family in FAMILIES for kind in CHOSEN])
     @pytest.mark.default_run("each value", by=lambda name, *values: values)

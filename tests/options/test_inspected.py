@@ -19,7 +19,7 @@ from mpls.inspect import describe, inspect
 from tests.folders import InFolder
 from tests.keras.families import OPTIMIZERS
 
-from .trainers import FAMILIES, model_of
+from .trainers import model_of
 
 INF = np.inf
 OPTIONS: dict[str, Any] = {
@@ -77,18 +77,7 @@ class FilesTest(InFolder, unittest.TestCase):
             self.assertEqual(optimizer["options"], {"count_steps": True, "track_overflows": True})
         json.loads(inspect(path, as_json=True)[1])
 
-    @parameterized.expand([family for family in FAMILIES if family != "v1"])
-    def test_configs(self, family: str) -> None:
-        opt = FAMILIES[family]("auto", 5, min_scale=0.5, adjustable=True, **NOT_FOR_SCALES)
-        path = self.folder / "config.json"
-        path.write_text(json.dumps(opt.get_config()))
-        (optimizer,) = describe(path)["optimizers"]
-        expected = {"initial_scale": "auto", "min_scale": 0.5, "adjustable": True}
-        self.assertEqual(optimizer["loss_scale"]["options"], expected)
-        self.assertEqual(optimizer["options"], NOT_FOR_SCALES)
 
-
-NOT_FOR_SCALES = {"count_steps": True, "max_consecutive_skips": 7, "on_give_up": "warn", "skip_counts_step": False}
 BAD: list[tuple[str, Any]] = [
     ("no_dict", 3),
     ("no_state", {"settings": {}}),
