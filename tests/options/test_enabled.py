@@ -12,10 +12,9 @@ import tensorflow as tf
 import tf_keras
 from parameterized import parameterized
 
-import mpls.keras
 from tests.folders import InFolder
 
-from .trainers import FAMILIES, RATE, Trainer
+from .trainers import FAMILIES, RATE, Trainer, fixed
 
 INF = float("inf")
 WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
@@ -23,9 +22,7 @@ WITH_POLICIES = [family for family in FAMILIES if family != "v1"]
 
 class StepTest(unittest.TestCase):
     def test_a_fixed_scale_that_skips(self) -> None:
-        opt = mpls.keras.LossScaleOptimizer(
-            keras.optimizers.SGD(RATE), dynamic=False, initial_scale=8, skip_nonfinite=True, enabled=False
-        )
+        opt = fixed("keras3", skip_nonfinite=True, enabled=False)
         weight = keras.Variable(1.0)
         opt.apply([tf.constant(1.0)], [weight])
         self.assertEqual(float(weight), 1.0 - RATE)

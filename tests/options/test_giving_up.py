@@ -38,18 +38,18 @@ class GivingUpTest(unittest.TestCase):
         # A session runs ops in any order that they do not exclude.
         for _ in range(6):
             called: list[Stuck] = []
-            with tf.Graph().as_default(), v1.Session() as session:
-                options: dict[str, Any] = {"max_consecutive_skips": 2, "on_give_up": called.append}
+            options: dict[str, Any] = {"max_consecutive_skips": 2, "on_give_up": called.append}
+
+            def make(options: dict[str, Any] = options) -> Any:
                 if kind == "contrib":
-                    opt = contrib(8.0, 2, **options)
-                else:
-                    inner, scale = v1.train.GradientDescentOptimizer(RATE), v1.mixed_precision.DynamicLossScale(8.0, 2)
-                    opt = mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, **options)
-                train_op = opt.minimize(v1.get_variable("weight", initializer=1.0, use_resource=True) * INF)
-                session.run(v1.global_variables_initializer())
+                    return contrib(8.0, 2, **options)
+                inner, scale = v1.train.GradientDescentOptimizer(RATE), v1.mixed_precision.DynamicLossScale(8.0, 2)
+                return mpls.v1.MixedPrecisionLossScaleOptimizer(inner, scale, **options)
+
+            with Trainer("v1", SESSION, make) as training:
                 for _ in range(3):
-                    session.run(train_op)
-                opt.check_skips(session)
+                    training.take(INF)
+                training.opt.check_skips(training.session)
             self.assertEqual([each.recent_scales for each in called], [(8.0, 4.0, 2.0)])
 
     @parameterized.expand(
@@ -395,15 +395,12 @@ class CauseTest(InFolder, unittest.TestCase):
     @parameterized.expand([("eager",), ("function",)])
     def test_steps_before_an_applied_one_do_not_count(self, mode: str) -> None:
         called: list[Stuck] = []
-        opt = FAMILIES["new"](8.0, 2000, max_consecutive_skips=2, on_give_up=called.append)
-        weight, factor = tf.Variable(1.0), tf.Variable(NAN)
-        step = lambda: opt.minimize(lambda: weight * factor, [weight])  # noqa: E731
-        step = tf.function(step) if mode == "function" else step
-        for value in (NAN, 1.0, NAN, NAN, NAN):
-            factor.assign(value)
-            step()
-        if mode == "function":
-            opt.check_skips()
+        options = {"max_consecutive_skips": 2, "on_give_up": called.append}
+        with trainer("new", mode, 8.0, 2000, **options) as training:
+            for value in (NAN, 1.0, NAN, NAN, NAN):
+                training.take(value)
+            if mode == "function":
+                training.opt.check_skips()
         (stuck,) = called
         self.assertEqual((stuck.consecutive_skips, stuck.nonfinite_losses), (3, 3))
         self.assertEqual(stuck.recent_scales, (4.0, 2.0, 1.0))
@@ -450,18 +447,14 @@ class CauseTest(InFolder, unittest.TestCase):
     @parameterized.expand([("function",), ("xla",), ("eager",)])
     @pytest.mark.default_run("each value")
     def test_a_warning_waits_until_the_steps_have_doubled(self, mode: str) -> None:
-        opt = FAMILIES["legacy"](8.0, 2, max_consecutive_skips=5, on_give_up="warn")
-        weight, factor = tf.Variable(1.0), tf.Variable(NAN)
-        step = lambda: (opt.minimize(lambda: weight * factor, [weight]), None)[1]  # noqa: E731
-        step = step if mode == "eager" else tf.function(step, jit_compile=mode == "xla")
-        with warned() as texts:
+        options = {"max_consecutive_skips": 5, "on_give_up": "warn"}
+        with warned() as texts, trainer("legacy", mode, 8.0, 2, **options) as training:
             for _ in range(50):
-                step()
-                opt.check_skips()
+                training.take(NAN)
+                training.opt.check_skips()
             for value in (1.0, *[NAN] * 60):
-                factor.assign(value)
-                step()
-            opt.check_skips()
+                training.take(value)
+            training.opt.check_skips()
         found = [int(text.split()[1]) for text in texts]
         # In eager mode, the step warns too.
         expected = [*[6, 6, 12, 12, 24, 24, 48, 48], *[6, 12, 24, 48]] if mode == "eager" else [6, 12, 24, 48, 60]

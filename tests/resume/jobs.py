@@ -49,22 +49,19 @@ def fit(family: str, folder: Path, *, interrupt: bool) -> dict[str, Any]:
     callbacks = _framework(family).callbacks
     job = KerasJob(family)
 
-    class Interrupt(callbacks.Callback):
-        def on_train_batch_end(self, number: int, logs: Any = None) -> None:
-            if interrupt and self.epoch == 2 and number == 3:
-                raise Interruption
+    epochs_run: list[int] = []
 
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.epoch = epoch
+    def end_of_batch(number: int, logs: Any = None) -> None:
+        if interrupt and (epochs_run[-1], number) == (2, 3):
+            raise Interruption
 
     inputs, targets = (np.concatenate(each) for each in zip(*map(batch, range(1, 6)), strict=True))
     backup = [callbacks.BackupAndRestore(str(folder))] if interrupt or folder.exists() else []
-    epochs_run = []
-    counting = callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: epochs_run.append(epoch))
+    watching = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: epochs_run.append(epoch), on_train_batch_end=end_of_batch
+    )
     with contextlib.suppress(Interruption):
-        job.model.fit(
-            inputs, targets, BATCH, epochs=4, shuffle=False, verbose=0, callbacks=[*backup, Interrupt(), counting]
-        )
+        job.model.fit(inputs, targets, BATCH, epochs=4, shuffle=False, verbose=0, callbacks=[*backup, watching])
     return {**job.state(), "epochs": epochs_run}
 
 
