@@ -29,7 +29,6 @@ from tests.transfer.training import (
     assert_go_on,
     like,
     optimizer,
-    scale_of,
     steps_of,
     train,
     trained_for,
@@ -138,18 +137,6 @@ class BareTest(unittest.TestCase):
         if not has_slots:
             self.assertEqual(str(report).splitlines()[1:], ["iterations: 3"])
         assert_go_on(source, trained, target, others, 3, 6)
-
-    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.default_run("one case")
-    def test_an_unbuilt_target_whose_settings_were_read(self, label: str, a: str, b: str) -> None:
-        source, trained = trained_for(5, optimizer(a, "Adam"), a)
-        target, others = optimizer(b, "Adam"), like(b, trained)
-        # A legacy optimizer makes its settings and its counter then, and no slots.
-        self.assertEqual((float(target.learning_rate), int(target.iterations)), (np.float32(0.05), 0))
-        target.learning_rate = 0.05
-        report = mpls.convert_state(source, target, others, source_variables=trained)
-        self.assertEqual((report.iterations, report.left_out), (5, ()))
-        assert_go_on(source, trained, target, others, 5, 8)
 
     @parameterized.expand([("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
     def test_dtypes(self, dtype: str, rtol: float) -> None:
@@ -290,18 +277,3 @@ class ScaledTest(unittest.TestCase):
             train(one, own, 4, 7)
         assert_close(others, trained)
         assert_close(its, trained)
-
-    @parameterized.expand([(f"{a}_to_{b}", a, b) for a, b in PAIRS])
-    @pytest.mark.default_run("one case")
-    def test_native_wrappers(self, label: str, a: str, b: str) -> None:
-        native = NATIVE[a](optimizer(a, "Adam"), initial_scale=256.0, dynamic_growth_steps=3)
-        source, trained = trained_for(4, native, a)
-        for made in (NATIVE[b], Wrapper):
-            target, others = made(optimizer(b, "Adam"), initial_scale=8.0, dynamic_growth_steps=3), like(b, trained)
-            report = mpls.convert_state(source, target, others, source_variables=trained)
-            self.assertEqual(report.loss_scale, (512.0, 1))
-            self.assertEqual(float(scale_of(target)), 512.0)
-            train(target, others, 4, 6)
-            self.assertEqual(float(scale_of(target)), 1024.0)
-        train(source, trained, 4, 6)
-        assert_close(others, trained)

@@ -14,7 +14,6 @@ from parameterized import parameterized
 
 import mpls
 import mpls.keras
-import mpls.v1
 from mpls.errors import MplsWarning, SavedStateError
 from mpls.formats.record import OptimizerRecord, VariableRecord
 from mpls.transfer.convert import export
@@ -136,17 +135,6 @@ class V1Test(unittest.TestCase):
         with self.assertRaisesRegex(SavedStateError, "must not be 0; got 0 at step"):
             of_v1(source, trained, target, like("keras3", trained))
         self.assertFalse(target.built)
-
-    def test_through_the_wrapper_with_its_scale(self) -> None:
-        loss_scale = mpls.v1.DynamicLossScale(64.0, 4)
-        wrapped = mpls.v1.MixedPrecisionLossScaleOptimizer(V1.MomentumOptimizer(0.05, 0.9), loss_scale)
-        source, trained = trained_for(6, wrapped, "legacy")
-        for family in OPTIMIZERS:
-            with self.subTest(family=family):
-                target = mpls.keras.LossScaleOptimizer(optimizer(family, "SGD", momentum=0.9), dynamic_growth_steps=4)
-                report = of_v1(source, trained, target, like(family, trained))
-                self.assertEqual(report.loss_scale, (128.0, 2))
-                self.assertEqual((float(target.loss_scale), int(target.dynamic_counter)), (128.0, 2))
 
     def test_adams_steps_are_those_of_its_powers(self) -> None:
         def record(steps: int, global_step: int | None, scope: str = "") -> OptimizerRecord:
