@@ -837,6 +837,9 @@ IMPORTS = {
     "a union of classes": case(
         f"{TF_NEW}isinstance(x, {NEW} | int) or isinstance(x, int | {NEW})\nopt = {NEW}(o, {DYNAMIC})\n"
     ),
+    "a class that is matched": case(
+        f"{TF_NEW}opt = {NEW}(o, {DYNAMIC})\nmatch opt:\n    case {NEW}():\n        pass\n"
+    ),
     "an error of the name": case(
         "import tensorflow as tf\ntry:\n    x()\nexcept Exception as tf:\n"
         "    tf.mixed_precision.experimental.FixedLossScale(1)\n",

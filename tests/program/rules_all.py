@@ -138,6 +138,9 @@ GATES = [
     ("a module that is imported", "import tensorflow as tf, tf_keras\nif not tf_keras is None:\n" + SESSION, ""),
     ("any error", TF + "try:\n    import x\n    OK = True\nexcept:\n    OK = False\nif OK:\n" + SESSION, ""),
     ("a choice in a choice", TF + "s = (tf.Session() if x else 1) if hasattr(tf, 'Session') else 2", ""),
+    ("what follows a choice in a choice", TF + "s = [1 if x else 2, tf.Session()] if hasattr(tf, 'Session') else 2", ""),
+    ("what follows a default", TF + "s = [getattr(x, 'y', 2), tf.Session()] if hasattr(tf, 'Session') else 2", ""),
+    ("a default in a choice", TF + "s = getattr(x, 'y', tf.Session()) if hasattr(tf, 'Session') else 2", ""),
     ("a default of what TensorFlow has", TF + "s = getattr(tf, 'session', tf.Session())", ""),
     ("of what a star brings", "from tensorflow import *\nif hasattr(compat, 'x'):\n    compat.Session()", ""),
     ("eager mode", TF + "if not tf.executing_eagerly():\n" + SESSION, ""),
@@ -247,6 +250,8 @@ NAMES = [
     ("too many", TF + "".join(f"a{i + 1} = a{i}\n" for i in range(30)).replace("a0", "tf") + "a30.Session()", "--v1"),
     ("too many in one", TF + "x = " + "getattr(" * 30 + "tf" + ", 'compat')" * 30 + "\nx.Session()", ""),
     ("deleted before", "del tf\ntf.Session()", ""),
+    ("in a walrus of a function", TF + "def f():\n    if (tf := make()): pass\ntf.Session()", "--v1"),
+    ("in what a comprehension goes through", TF + "x = [y for y in tf.Session()]", "--v1"),
     ("of the rest", TF + "a, *tf = tensorflows\ntf.Session()", ""),
     ("deleted later", WRAPPED + "del tf", "--keras 2 --legacy-optimizers"),
 ]  # fmt: skip
@@ -347,6 +352,7 @@ AS_OF = [
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "from x import get_loss_scale_weights\nget_loss_scale_weights(L(SGD(), 1).loss_scale)",
             "(o := L(SGD(), 1)).loss_scale()",
+            "(o := L(SGD(), 1))\nx.o.loss_scale()",
             *(
                 f"opts = {{0: L(SGD(), 1)}}\nfor {target} in {values}: o.loss_scale()"
                 for target, values in (
@@ -448,6 +454,7 @@ AS_OF = [
             "def show(o): o.loss_scale()\nshow(L(SGD()))\nshow(thing())",
             "class A:\n    def loss_scale(self): pass\ndef show(o): o.loss_scale()\nshow(L(SGD()))",
             "o, p = L(SGD()), thing()\np.loss_scale()",
+            "o, p = [L(SGD()) for L in kinds]\no.loss_scale()",
             "s, n, m = tf.mixed_precision.experimental.DynamicLossScale(), DynamicLossScale(), make()\no = L(SGD(), s)\n"
             "o.get_config()\nL(SGD(), n)\nL(SGD(), m)\nn()\nm()\ndef f(s): s()",
             "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), s)\ns()\nprint(o.loss_scale)",
