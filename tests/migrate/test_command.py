@@ -273,6 +273,10 @@ def test_what_the_result_still_needs_in_other_forms(folder: pathlib.Path) -> Non
     cells = [{"cell_type": "code", "source": KERAS_2.splitlines(keepends=True)}]
     (folder / "old.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
     assert "old.ipynb still needs mpls run --keras 2" in run("old.ipynb")[2]
+    (folder / "new.ipynb").write_text(
+        json.dumps({"cells": [cells[0] | {"source": OLD}], "metadata": {}, "nbformat": 4})
+    )
+    assert f"new.ipynb {KERAS_3}" in " ".join(run("new.ipynb")[2].split())
     (folder / "gone.py").write_text(f"{OLD}tf.contrib.slim.x\n")
     assert "gone.py still uses tf.contrib.slim, which no option brings back: " in run("gone.py")[2]
     (folder / "a.py").write_text(f"{OLD}x = tf.placeholder(tf.float32)\ntf.GradientTape()\n")

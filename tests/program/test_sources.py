@@ -73,6 +73,9 @@ class FollowingTest(unittest.TestCase):
             package__INIT="", package__main="from package.net import x", package__net="import outer", outer=USES_V1
         ):
             self.assertEqual(needs("package/main.py"), "--v1")
+        inner = {"INIT": "", "main": "from ..net import x"}
+        with program(package__INIT="", package__net=USES_V1, **{f"package__inner__{key}": inner[key] for key in inner}):
+            self.assertEqual(needs("package/inner/main.py"), "--v1")
 
     def test_a_module_and_its_package(self) -> None:
         with program(package__INIT="", package__MAIN="from .train import x", package__train=USES_V1):
@@ -84,7 +87,7 @@ class FollowingTest(unittest.TestCase):
 
     def test_packages_run_before_a_module_of_theirs(self) -> None:
         package = {"package__INIT": "from .net import x", "package__net": USES_V1, "package__train": ""}
-        with program(**package, package__deep__INIT="from .. import net", package__deep__MAIN=""):
+        with program(**package, package__deep__INIT="", package__deep__MAIN=""):
             for name in ("package.train", "package.deep"):
                 self.assertIn("chose --v1 (package/net.py:2 uses tf.placeholder)", chosen("-m", name))
         sources = {"INIT": "", "net": USES_V1, "deep__INIT": "from ..net import x", "deep__MAIN": "", "deep__train": ""}
@@ -342,9 +345,7 @@ class BoundsTest(unittest.TestCase):
 
     def test_sources_that_were_forgotten_are_read_again(self) -> None:
         deep = "x" + ".y()" * 700
-        with program(
-            main="import a, b, c\n", a="import tensorflow as tf\n", b="from a import tf\ntf.Session()", c=deep
-        ):
+        with program(main="import a, b, c\n", a=TF, b="import a, c\na.tf.Session(), c.tf.estimator", c=TF + deep):
             whole = described(".")
             with unittest.mock.patch("mpls.program.programs._KEPT_BYTES", 0):
                 self.assertEqual(described("."), whole)
