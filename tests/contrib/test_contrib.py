@@ -111,8 +111,15 @@ class ManagerTest(unittest.TestCase):
     def test_updates_of_a_fixed_manager(self) -> None:
         manager = mpls.contrib.FixedLossScaleManager(1)
         self.assertEqual((float(manager.get_loss_scale()), manager.update_loss_scale(True)), (1.0, None))
+        self.assertEqual(mpls.contrib.FixedLossScaleManager(8).state_dict(), {"dynamic": False, "scale": 8.0})
         with tf.Graph().as_default():
             self.assertEqual(manager.update_loss_scale(True).type, "NoOp")
+
+    def test_ratios_of_one_keep_the_scale(self) -> None:
+        manager = mpls.contrib.ExponentialUpdateLossScaleManager(8.0, 1, 1, incr_ratio=1, decr_ratio=1)
+        for is_finite in (True, False):
+            manager.update_loss_scale(is_finite)
+            self.assertEqual(float(manager.get_loss_scale()), 8.0)
 
 
 class BoundsTest(unittest.TestCase):
