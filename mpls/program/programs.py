@@ -441,16 +441,14 @@ class Program:
         self._queue: deque[Source] = deque()
         self._mains: set[str] = set()
 
-    def add_file(self, root: Folder, relative: str, package: str, roots: tuple[Folder, ...]) -> bool:
-        """Add a main file and the files that it imports; return whether the main file exists."""
-        if (root.path, relative) in self._known:
-            return True
-        file = self._tree.file(root, relative, package)
+    def add_file(self, root: Folder, relative: str, package: str, roots: tuple[Folder, ...]) -> None:
+        """Add a main file and the files that it imports, if there is one."""
+        known = (root.path, relative) in self._known
+        file = None if known else self._tree.file(root, relative, package)
         if file is not None:
             self._mains.add(file.key)
             self._add(file, (root.path, relative), roots)
             self._follow()
-        return file is not None
 
     def add_code(self, content: bytes | str, shown: str, roots: tuple[Folder, ...]) -> None:
         """Add code that has no file of its own, and the files that it imports."""

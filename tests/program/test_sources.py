@@ -23,6 +23,7 @@ class FollowingTest(unittest.TestCase):
             ("by a star", "import a", {"a": "from c import *", "c": USES_V1}),
             ("in a circle", "import a", {"a": "import main, c", "c": "import a\n" + USES_V1}),
             ("after what is not", "if False:\n    import b\nimport a", {"a": USES_V1}),
+            ("what is known already", "import lib, a", {"lib": TF, "a": "from lib import tf\ntf.Session()"}),
             ("a package", "import package.train", {"package__INIT": "", "package__train": USES_V1}),
             ("its __init__", "import package.train", {"package__INIT": USES_V1, "package__train": ""}),
             (
