@@ -116,6 +116,7 @@ class FollowingTest(unittest.TestCase):
             ("by sum", "HERE = os.path.dirname(__file__)\nsys.path.insert(1, HERE + '/..')"),
             ("pathlib", "sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))"),
             ("parents", "FILE = Path(__file__).resolve()\nROOT = FILE.parents[1]\nsys.path.append(str(ROOT))"),
+            ("a list of them", "sys.path.extend([Path(__file__).parent / '..', 'x'])"),
             ("cwd", "sys.path.insert(0, os.getcwd())"),
             ("dot", "try:\n    sys.path.append('.')\nexcept OSError:\n    pass"),
         ]
@@ -132,6 +133,7 @@ class FollowingTest(unittest.TestCase):
                 "no folder",
                 "sys.path.append(1)\nsys.path.append()\nsys.path.remove('..')\nsys.path.append(P.parents[9])",
             ),
+            ("of what may be anything", "sys.path.append(f('..'))\nsys.path.append(Path(__file__).others[1])"),
             ("later", "def f():\n    sys.path.append('..')"),
             ("long", "sys.path.append('..' + " + " + ".join(["''"] * 60) + ")"),
         ]
