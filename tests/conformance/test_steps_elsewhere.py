@@ -19,9 +19,11 @@ from tensorflow.python.framework import kernels
 
 from tests.processes import ROOT, process_environment, run_python
 
-from .devices import tf_variable
+from .devices import DEVICES, tf_variable
 from .hosts import HOSTS, Host
-from .setups import Scaling, Term
+from .setups import Scaling, Setup, Term
+from .stages import EagerStage
+from .training import Training as ScaledTraining
 
 # Stacked ones, those that are read by sums, of several shapes and dtypes.
 TERMS = {
@@ -42,31 +44,24 @@ SCALING = Scaling(8.0, growth_steps=3)
 FACTORS = (1.0, 0.5, np.inf, 1.0, 2.0, 1.0)
 
 
-class Training:
-    """Variables, an optimizer, and what takes a step with them."""
+class Training(ScaledTraining):
+    """A training that takes steps with one factor for all terms, which is a variable."""
 
     def __init__(self, host: Host, terms: dict[str, Term]) -> None:
-        self.host, self.terms = host, terms
-        self.variables = {name: host.make_variable(term, name) for name, term in terms.items()}
-        self.opt = host.wrap(host.make_inner("sgd", None), SCALING)
-        self.counter = host.make_counter(self.opt)
+        super().__init__(host, EagerStage(DEVICES["one"]), Setup("", terms, "sgd", SCALING), is_scaled=True)
         host.build(self.opt, list(self.variables.values()))
         self.factor = tf.Variable(1.0)
         host.scale(self.opt)
 
-    def loss(self) -> Any:
-        losses = [term.loss(self.variables[name], self.factor) for name, term in self.terms.items()]
-        return tf.add_n([tf.cast(each, tf.float32) for each in losses])
-
     def take_step(self) -> None:
-        self.host.minimize(self.opt, self.loss, list(self.variables.values()), self.counter)
+        self.replica_step([self.factor] * len(self.variables))
 
-    def state(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         counters = {"counter": self.counter, "scale": self.host.scale(self.opt), "good": self.host.good_steps(self.opt)}
         return {name: np.array(tf_variable(each)) for name, each in {**self.variables, **counters}.items()}
 
     def assert_same(self, other: dict[str, Any]) -> None:
-        for name, value in self.state().items():
+        for name, value in self.values().items():
             assert_close(name, value, other[name])
 
 
@@ -97,7 +92,7 @@ class TracedFirst(unittest.TestCase):
         train(training, step)
         train(twin, twin.take_step)
         with self.subTest(where):
-            training.assert_same(twin.state())
+            training.assert_same(twin.values())
 
     @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
     @pytest.mark.default_run("each value", rest="full")
@@ -146,7 +141,7 @@ class TracedFirst(unittest.TestCase):
                 twin.factor.assign(factor)
                 call()
                 twin.take_step()
-            expected = twin.state()
+            expected = twin.values()
             for name, variable in loaded.named.items():
                 assert_close(name, variable, expected[name])
         self.assertEqual(set(loaded.named), {*SETS[terms], "scale", "good"})
@@ -182,7 +177,7 @@ for (family,) in FAMILIES:
     training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
     train(training, tf.function(training.take_step, autograph=False))
     train(twin, twin.take_step)
-    training.assert_same(twin.state())
+    training.assert_same(twin.values())
     print(family, "trained")
 """
 
