@@ -25,7 +25,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from tests.golden import v1_replay
-from tests.golden.keras_replay import Keras3Subject, Subject
+from tests.golden.keras_replay import Keras3Subject, Subject, slots_of
 from tests.golden.replay import assert_close, numbers
 
 v1 = tf.compat.v1
@@ -154,17 +154,11 @@ class Training:
 
     def slots(self) -> Any:
         """Return the values of the slots: by name for legacy optimizers, in the order of variables for others."""
-        if self.artefact.family == "legacy":
-            names = self.inner.get_slot_names()
-            return {
-                f"{key}/{slot}": self.inner.get_slot(variable, slot).numpy()
-                for key, variable in self.by_name.items()
-                for slot in names
-            }
-        variables = [*self.inner.variables]
-        return [each.numpy() for each in variables[1 if self.artefact.family == "new" else 2 :]]
+        found = slots_of(self.artefact.subject, self.optimizer, self.variables)
+        slots = {key: variable.numpy() for key, variable in found.items()}
+        return slots if self.artefact.family == "legacy" else list(slots.values())
 
-    def state(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Return the state in the form of the record."""
         counter = self.optimizer.dynamic_counter
         return {
@@ -183,9 +177,9 @@ def scale_of(optimizer: Any) -> Any:
 
 
 def recorded_state(artefact: Artefact, state: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded state of a Keras optimizer, as `Training.state` returns one."""
+    """Return a recorded state, as `values` of a training returns one."""
     state = numbers(state)
-    if artefact.family != "legacy":
+    if artefact.family in ("new", "keras3"):
         slots = sorted(state["slots"].items(), key=lambda item: int(item[0].partition(":")[0]))
         state["slots"] = [value for _, value in slots]
     return dict(state)
@@ -233,15 +227,26 @@ class GraphTraining(v1_replay.Training):
     def by_name(self) -> dict[str, Any]:
         return {v1_replay.base_name(variable): variable for variable in self.variables}
 
-    def step(self, session: Any, factors: list[Any]) -> None:
-        """Take a step."""
-        session.run(self.train_op, dict(zip(self.factors, numbers(factors), strict=True)))
+    def step(self, factors: list[Any]) -> None:
+        """Take a step in the session of the block."""
+        v1.get_default_session().run(self.train_op, dict(zip(self.factors, numbers(factors), strict=True)))
 
-    def reads(self) -> dict[str, Any]:
-        """Return what a state holds, as things that a session runs."""
-        return {key: value for key, value in self.state().items() if value is not None}
+    def values(self) -> dict[str, Any]:
+        """Return the state in the form of the record."""
+        reads = {key: value for key, value in self.state().items() if value is not None}
+        return {"good": None, **v1.get_default_session().run(reads)}
 
 
 def assert_state(actual: Any, expected: Any, *, exact: bool, what: str = "") -> None:
     """Require a state to be the recorded one: counters and scales exactly, floats to the last bit or to 1e-6."""
     assert_close(actual, expected, what, rtol=0.0 if exact else 1e-6, ulps=0)
+
+
+def assert_goes_on(training: Training | GraphTraining) -> None:
+    """Require the state to be the recorded one, and the next five steps too."""
+    artefact = training.artefact
+    assert_state(training.values(), recorded_state(artefact, artefact.expected["state"]), exact=True, what="state")
+    for index, factors in enumerate(artefact.spec["post"]):
+        training.step(factors)
+        expected = recorded_state(artefact, artefact.expected["next"][index])
+        assert_state(training.values(), expected, exact=artefact.is_exact, what=f"step {index}")

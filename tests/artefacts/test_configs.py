@@ -16,6 +16,7 @@ import mpls
 import mpls.experimental
 import mpls.keras
 from mpls.errors import MplsError, SavedStateError
+from mpls.saved.optimizer_configs import read_optimizer
 from tests.artefacts.replay import SUBJECTS
 from tests.keras.families import OPTIMIZERS
 from tests.saved.artefacts import CONFIGS
@@ -200,3 +201,29 @@ class WrongConfigsTest(unittest.TestCase):
         self.assertIsInstance(
             optimizer.inner_optimizer.learning_rate, tf_keras.optimizers.schedules.LearningRateSchedule
         )
+
+
+class FixedKeras3Test(unittest.TestCase):
+    """Fixed scales over optimizers of Keras 3, which itself knows none."""
+
+    def setUp(self) -> None:
+        # No power of two: what is divided by it is rounded.
+        self.optimizer = Ours(keras.optimizers.SGD(), dynamic=False, initial_scale=12.0)
+        self.written = keras.optimizers.serialize(self.optimizer)
+
+    def test_users_see_their_settings(self) -> None:
+        config = self.optimizer.get_config()
+        self.assertEqual((config["dynamic"], config["dynamic_growth_steps"]), (False, None))
+        self.assertEqual(self.written["config"]["inner_optimizer"]["loss_scale_state"], {"dynamic": False})
+        again = type(self.optimizer).from_config(self.written["config"])
+        for each in (keras.optimizers.deserialize(self.written), again):
+            self.assertEqual(each.get_config(), config)
+            self.assertEqual(len(each.variables), len(self.optimizer.variables))
+
+    @parameterized.expand([("growth", {"dynamic_growth_steps": 5}), ("dynamic", {"dynamic": True})])
+    def test_a_mark_that_contradicts_the_settings(self, name: str, settings: dict[str, Any]) -> None:
+        config = {**self.written["config"], **settings}
+        with self.assertRaisesRegex(SavedStateError, "loss_scale_state"):
+            Ours.from_config(dict(config))
+        with self.assertRaisesRegex(SavedStateError, "dynamic_growth_steps must be"):
+            read_optimizer("config.json", "", config)

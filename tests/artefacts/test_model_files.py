@@ -20,12 +20,13 @@ import tf_keras
 from parameterized import parameterized
 
 import mpls.keras
-from mpls.errors import MplsWarning, SavedStateError
+from mpls.errors import SavedStateError
 from tests.artefacts.replay import SUBJECTS, Artefact, artefacts
-from tests.artefacts.test_writing import CASES, batch, scale_of, slots_of, small_model
+from tests.artefacts.test_writing import CASES, WritingTestCase, scale_of, slots_of, small_model
 from tests.folders import InFolder
 from tests.keras.families import FRAMEWORKS, OPTIMIZERS, global_policy
 from tests.saved import rewriting
+from tests.warned import warned
 
 Ours: Any = mpls.keras.LossScaleOptimizer
 
@@ -45,13 +46,9 @@ def require_release_of(expected: Any, framework: Any) -> None:
 
 def load(path: Any, **kwargs: Any) -> tuple[Any, list[str]]:
     """Return the model, and what mpls has warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("error")
-        # tf_keras 2.16 draws the seed of a layer by random.randint(1, 1e9), which Python 3.10 warns of.
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="random")
-        warnings.simplefilter("always", MplsWarning)
+    with warned() as texts:
         model = mpls.keras.load_model(path, **kwargs)
-    return model, [str(each.message) for each in caught]
+    return model, texts
 
 
 class RecordedModelsTest(unittest.TestCase):
@@ -119,15 +116,11 @@ def _own_metric(_: Any, predicted: Any) -> Any:
     return keras.ops.mean(predicted)
 
 
-def assert_same_training(test: unittest.TestCase, model: Any, loaded: Any) -> None:
-    for value in (3.0, np.inf, 2.0, 1.0):
-        for each in (model, loaded):
-            each.train_on_batch(*batch(value))
-        test.assertEqual([w.tolist() for w in loaded.get_weights()], [w.tolist() for w in model.get_weights()])
-        test.assertEqual(int(loaded.optimizer.iterations), int(model.optimizer.iterations))
+def iterations_of(optimizer: Any) -> int:
+    return int(optimizer.iterations)
 
 
-class Keras3Test(InFolder, unittest.TestCase):
+class Keras3Test(WritingTestCase):
     """Where Keras 3 itself loses state, or does not load at all."""
 
     @parameterized.expand(
@@ -158,11 +151,11 @@ class Keras3Test(InFolder, unittest.TestCase):
         self.assertEqual(state, tuple(map(float, native_state)))
         self.assertGreater(state[2], 0)
         self.assertEqual(slots_of(loaded.optimizer.inner_optimizer), slots_of(model.optimizer.inner_optimizer))
-        assert_same_training(self, model, loaded)
+        self.assert_trains_on_alike(model, loaded, iterations_of)
         # And what is written of it now says what it is.
         again = self.folder / "again.keras"
         loaded.save(again)
-        self.assertEqual(int(keras.models.load_model(again).optimizer.iterations), int(loaded.optimizer.iterations))
+        self.assertEqual(iterations_of(keras.models.load_model(again).optimizer), iterations_of(loaded.optimizer))
 
     @parameterized.expand(
         [
@@ -183,7 +176,7 @@ class Keras3Test(InFolder, unittest.TestCase):
             loaded, said = load(path, custom_objects={"_own_metric": _own_metric})
             self.assertEqual(said, [])
             self.assertEqual(scale_of(loaded.optimizer), (16.0, 1))
-            assert_same_training(self, model, loaded)
+            self.assert_trains_on_alike(model, loaded, iterations_of)
 
 
 class BareOptimizersTest(InFolder, unittest.TestCase):

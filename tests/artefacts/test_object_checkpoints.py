@@ -20,7 +20,7 @@ from tests.folders import InFolder
 from tests.golden.replay import named
 
 from . import replay
-from .replay import Artefact, Training, artefacts, assert_state, recorded_state, training_of
+from .replay import Artefact, Training, artefacts, assert_goes_on, assert_state, recorded_state, training_of
 
 SCALED = [each for each in artefacts("keras_object") if not each.is_plain]
 PLAIN = [each for each in artefacts("keras_object") if each.is_plain]
@@ -30,17 +30,6 @@ SAMPLE = ("tf22.exp", "tf24.lso2", "tf21.lso3", "tf21.k3")
 def id_and_run(artefact: Artefact, *_: str) -> tuple[str, str]:
     """Return what the default run has some of: each artefact, and each release that wrote it."""
     return artefact.id, artefact.run
-
-
-def assert_goes_on(training: Training) -> None:
-    """Require the state to be the recorded one, and the next five steps too."""
-    artefact = training.artefact
-    state = recorded_state(artefact, artefact.expected["state"])
-    assert_state(training.state(), state, exact=True, what="state")
-    for index, factors in enumerate(artefact.spec["post"]):
-        training.step(factors)
-        expected = recorded_state(artefact, artefact.expected["next"][index])
-        assert_state(training.state(), expected, exact=artefact.is_exact, what=f"step {index}")
 
 
 class TestScaled(InFolder):
@@ -105,11 +94,11 @@ class TestPlain(InFolder):
             training.optimizer._create_all_weights(training.variables)
         expected = recorded_state(artefact, artefact.expected["state"])
         expected.update(scale=scale, good=int(training.optimizer.dynamic_counter.numpy()))
-        assert_state(training.state(), expected, exact=True, what="state")
+        assert_state(training.values(), expected, exact=True, what="state")
         # It goes on as without scaling.
         for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
             training.step(factors)
-            wanted, state = recorded_state(artefact, expected), training.state()
+            wanted, state = recorded_state(artefact, expected), training.values()
             for key in ("vars", "slots", "iter"):
                 assert_state({key: state[key]}, {key: wanted[key]}, exact=False)
         # Told once.
@@ -136,7 +125,7 @@ class TestPlain(InFolder):
         training.checkpoint().restore(artefact.prefix).expect_partial()
         expected = recorded_state(artefact, artefact.expected["state"])
         expected.update(scale=64.0, good=None)
-        assert_state(training.state(), expected, exact=True)
+        assert_state(training.values(), expected, exact=True)
 
 
 ONE_OF_EACH = [Artefact("keras_object.adam", run) for run in SAMPLE]
@@ -193,13 +182,13 @@ class TestOtherFamilies:
     def test_are_refused_and_nothing_changes(self, into: Artefact, saved: Artefact) -> None:
         training = training_of(into)
         training.build()
-        before = training.state()
+        before = training.values()
         with pytest.raises(mpls.errors.SavedStateError) as caught:
             training.checkpoint().restore(saved.prefix)
         message = str(caught.value)
         assert message.startswith(f"{saved.prefix}: optimizer")
         assert f"mpls.convert_state({saved.prefix!r}, opt, variables)" in message
-        assert_state(training.state(), before, exact=True)
+        assert_state(training.values(), before, exact=True)
         # Nor does anything of it arrive later.
         late = training_of(into)
         checkpoint = late.checkpoint()
@@ -245,12 +234,12 @@ class TestHostileState(InFolder):
         training = training_of(Artefact("keras_object.adam", run))
         training.build()
         training.step([1.0, 1.0])
-        before = training.state()
+        before = training.values()
         with pytest.raises(mpls.errors.SavedStateError) as caught:
             training.checkpoint().restore(path)
         key = KEYS.get(training.artefact.family, KEYS["legacy"])[what]
         assert str(caught.value).startswith(f"{path}: {key}/.ATTRIBUTES/VARIABLE_VALUE must ")
-        assert_state(training.state(), before, exact=True)
+        assert_state(training.values(), before, exact=True)
         # Not built, the optimizer keeps nothing of it either.
         late = training_of(Artefact("keras_object.adam", run), variables=1)
         checkpoint = late.checkpoint()
@@ -271,12 +260,12 @@ class TestHostileState(InFolder):
         training = training_of(artefact)
         training.build()
         training.step([1.0, 1.0])
-        before = training.state()
+        before = training.values()
         checkpoint = tf.train.Checkpoint()
         checkpoint.restore(path)
         with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):
             checkpoint.optimizer = training.optimizer
-        assert_state(training.state(), before, exact=True)
+        assert_state(training.values(), before, exact=True)
         root = tf.Module()
         root.w, root.b = training.variables
         with pytest.raises(mpls.errors.SavedStateError, match="positive, finite"):

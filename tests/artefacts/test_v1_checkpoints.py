@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import re
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +18,7 @@ import mpls.v1
 from tests.folders import InFolder
 from tests.golden.replay import control_flow, named, numbers
 
-from .replay import Artefact, GraphTraining, artefacts, assert_state
+from .replay import Artefact, GraphTraining, artefacts, assert_goes_on, assert_state
 
 v1 = tf.compat.v1
 
@@ -39,58 +37,8 @@ def graph(*, v2: bool = False) -> Iterator[None]:
         yield
 
 
-def state_of(training: GraphTraining, session: Any) -> dict[str, Any]:
-    return {"good": None, **session.run(training.reads())}
-
-
-def assert_goes_on(training: GraphTraining, session: Any) -> None:
-    """Require the state to be the recorded one, and the next five steps too."""
-    artefact = training.artefact
-    assert_state(state_of(training, session), numbers(artefact.expected["state"]), exact=True, what="state")
-    for index, factors in enumerate(artefact.spec["post"]):
-        training.step(session, factors)
-        expected = numbers(artefact.expected["next"][index])
-        assert_state(state_of(training, session), expected, exact=artefact.is_exact, what=f"step {index}")
-
-
 def bare(inner: Any, _: Any) -> Any:
     return inner
-
-
-def half(inner: Any, loss_scale: Any) -> Any:
-    """Wrap the first of several optimizers."""
-    return ours(inner, loss_scale) if inner._beta1 == 0.5 else inner
-
-
-def train_adams(wrap: Callable[[Any, Any], Any], *scopes: str, conditionals: int = 0) -> Any:
-    """Build a variable with an Adam of its own for each scope; return an op that trains them all."""
-    steps = []
-    for number, scope in enumerate(scopes):
-        with tf.device(f"/cpu:{number % 2}"):
-            weight = v1.get_variable(f"w{number}", initializer=1.0 + number)
-        with v1.name_scope(scope or None):
-            for _ in range(conditionals):
-                tf.cond(v1.placeholder(tf.bool, []), lambda: tf.constant(1.0), lambda: tf.constant(2.0))
-            adam = v1.train.AdamOptimizer(0.1 * (1 + number), beta1=0.5 + 0.1 * number)
-            steps.append(wrap(adam, "dynamic").minimize(weight * weight, var_list=[weight]))
-    return tf.group(*steps)
-
-
-def powers(session: Any) -> list[float]:
-    """Return the values of Adam's powers, in the order in which they were made."""
-    return [float(session.run(each)) for each in v1.global_variables() if "_power" in each.name]
-
-
-def saved_by(wrap: Callable[[Any, Any], Any], path: pathlib.Path, *scopes: str, v2: bool, conditionals: int = 0) -> Any:
-    """Train three steps, save, and return the path and the values of Adam's powers."""
-    with graph(v2=v2):
-        train_op = train_adams(wrap, *scopes, conditionals=conditionals)
-        saver = v1.train.Saver()
-        with v1.Session() as session:
-            session.run(v1.global_variables_initializer())
-            for _ in range(3):
-                session.run(train_op)
-            return saver.save(session, str(path / "model")), powers(session)
 
 
 class TestSaver:
@@ -103,7 +51,7 @@ class TestSaver:
             with v1.Session() as session:
                 session.run(v1.global_variables_initializer())
                 saver.restore(session, artefact.prefix)
-                assert_goes_on(training, session)
+                assert_goes_on(training)
 
     @parameterized.expand([(each, v2) for each in PLAIN for v2 in (False, True)], name_func=named)
     @pytest.mark.default_run("each value")
@@ -118,131 +66,14 @@ class TestSaver:
                 assert artefact.prefix in str(caught[0].message)
                 assert caught[0].filename == __file__
                 state = {**numbers(artefact.expected["state"]), "scale": 8.0, "good": 0}
-                assert_state(state_of(training, session), state, exact=True)
+                assert_state(training.values(), state, exact=True)
                 for factors, expected in zip(artefact.spec["post"], artefact.expected["next"], strict=True):
-                    training.step(session, factors)
-                    got = {key: value for key, value in state_of(training, session).items() if key in STATELESS}
+                    training.step(factors)
+                    got = {key: value for key, value in training.values().items() if key in STATELESS}
                     assert_state(got, {key: numbers(expected)[key] for key in STATELESS}, exact=False)
                 # Told once; and it is at its start again.
                 v1.train.Saver().restore(session, artefact.prefix)
-                assert_state(state_of(training, session), state, exact=True)
-
-
-LAYOUTS = [(("",), 2), (("", "", ""), 0), (("b", "a"), 1)]
-
-
-class TestNamesOfPowers(InFolder):
-    @parameterized.expand(
-        [
-            (who, v2, scopes, conditionals)
-            for who in ("native", "bare", "half", "ours")
-            for v2 in (False, True)
-            for scopes, conditionals in LAYOUTS
-        ],
-        name_func=named,
-    )
-    @pytest.mark.default_run("each value")
-    def test_are_found_in_what_anybody_wrote(self, who: str, v2: bool, scopes: tuple[str, ...], count: int) -> None:
-        path, expected = saved_by(globals()[who], self.folder, *scopes, v2=v2, conditionals=count)
-        for read_v2 in (False, True):
-            with graph(v2=read_v2):
-                train_adams(ours, *scopes, conditionals=count)
-                saver = v1.train.Saver()
-                v1.get_default_graph().finalize()
-                with v1.Session() as session, warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    saver.restore(session, path)
-                    assert powers(session) == expected
-                assert len(caught) == {"bare": len(scopes), "half": len(scopes) - 1}.get(who, 0)
-
-    @parameterized.expand([(who, written) for who in ("native", "ours") for written in (0, 2, 5)])
-    def test_are_found_among_other_numbers_of_conditionals(self, who: str, written: int) -> None:
-        path, expected = saved_by(globals()[who], self.folder, "", "", v2=False, conditionals=written)
-        with graph(), v1.Session() as session:
-            train_adams(ours, "", "", conditionals=max(0, 2 - written))
-            v1.train.Saver().restore(session, path)
-            assert powers(session) == expected
-
-    def test_are_found_in_another_scope_without_the_loss_scale(self) -> None:
-        path, expected = saved_by(ours, self.folder, "a", v2=False)
-        with graph(), v1.Session() as session:
-            train_adams(ours, "c")
-            of_scale = ("c/current_loss_scale", "c/good_steps")
-            others = [each for each in v1.global_variables() if each.op.name not in of_scale]
-            v1.train.Saver(others).restore(session, path)
-            assert powers(session) == expected
-            # The file has a loss scale, so that it was not saved without.
-            with pytest.raises(tf.errors.NotFoundError, match=r"Key c/.* not found in checkpoint: build .* scopes of"):
-                v1.train.Saver().restore(session, path)
-
-    @parameterized.expand([(("b",),), (("b", "a"),)])
-    def test_are_found_by_their_own_names(self, scopes: tuple[str, ...]) -> None:
-        path, expected = saved_by(ours, self.folder, "a", "b", v2=True)
-        # The names of TensorFlow's own wrapper go by the order: beta1_power is that of a.
-        by_scope = {"a": expected[:2], "b": expected[2:]}
-        with graph(v2=True), v1.Session() as session:
-            train_adams(ours, *scopes)
-            v1.train.Saver().restore(session, path)
-            assert powers(session) == [value for scope in scopes for value in by_scope[scope]]
-
-    def test_are_found_for_reference_variables(self) -> None:
-        v1.disable_resource_variables()
-        try:
-            path, expected = saved_by(native, self.folder, "", v2=False)
-            with graph(), v1.Session() as session:
-                train_adams(ours, "")
-                v1.train.Saver().restore(session, path)
-                assert powers(session) == expected
-        finally:
-            v1.enable_resource_variables()
-
-    def test_of_one_of_two_optimizers(self) -> None:
-        path, expected = saved_by(native, self.folder, "", v2=False, conditionals=2)
-        with graph(), v1.Session() as session:
-            train_adams(ours, "", "")
-            of_second = r"w1|beta\d_power_1|current_loss_scale_1|good_steps_1"
-            variables = [each for each in v1.global_variables() if not re.match(of_second, each.op.name)]
-            session.run(v1.global_variables_initializer())
-            v1.train.Saver(variables).restore(session, path)
-            assert powers(session)[: len(expected)] == expected
-
-    def test_of_fewer_optimizers_are_refused(self) -> None:
-        class OnePower(v1.train.AdamOptimizer):  # type: ignore[misc,name-defined]
-            def _create_slots(self, variables: list[Any]) -> None:
-                self._create_non_slot_variable(0.5, "beta1_power", variables[0])
-
-            def _apply_dense(self, grad: Any, var: Any) -> Any:
-                return var.assign_sub(grad)
-
-            _resource_apply_dense, _finish = _apply_dense, v1.train.Optimizer._finish
-
-        def build(wrap: Any, *kinds: Any) -> None:
-            weight = v1.get_variable("w", initializer=1.0, use_resource=True)
-            for kind in kinds:
-                wrap(kind(), "dynamic").minimize(weight * weight, var_list=[weight])
-
-        with graph(), v1.Session() as session:
-            build(native, v1.train.AdamOptimizer, OnePower)
-            session.run(v1.global_variables_initializer())
-            path = v1.train.Saver().save(session, str(self.folder / "two"))
-        with graph(), v1.Session() as session:
-            build(ours, v1.train.AdamOptimizer, OnePower, OnePower)
-            of_powers = [each for each in v1.global_variables() if "_power" in each.op.name]
-            with pytest.raises(tf.errors.NotFoundError, match="Key beta1_power not found in checkpoint, nor"):
-                v1.train.Saver(of_powers).restore(session, path)
-
-    def test_of_loss_scales_of_tensorflow_too(self) -> None:
-        def over_native_scale(inner: Any, _: Any) -> Any:
-            return ours(inner, v1.mixed_precision.DynamicLossScale(8.0, 2))
-
-        path, expected = saved_by(over_native_scale, self.folder, "", v2=False)
-        for wrap in (over_native_scale, ours, native):
-            with graph(), v1.Session() as session:
-                train_adams(wrap, "")
-                v1.train.Saver().restore(session, path)
-                state = {each.op.name: session.run(each) for each in v1.global_variables()}
-                assert powers(session) == expected
-                assert (state["current_loss_scale"], state["good_steps"]) == (16.0, 1)
+                assert_state(training.values(), state, exact=True)
 
 
 def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None) -> str:
@@ -251,7 +82,7 @@ def saved_plain(folder: pathlib.Path, *, sharded: bool = False, make: Any = None
         training = GraphTraining(ADAM, scaled=False, make=make)
         session.run(v1.global_variables_initializer())
         for _ in range(3):
-            training.step(session, [1.0, 1.0])
+            training.step([1.0, 1.0])
         return str(v1.train.Saver(sharded=sharded).save(session, str(folder / "plain")))
 
 
@@ -362,14 +193,14 @@ class TestKindsOfSavers(InFolder):
         with graph(), v1.Session() as session:
             training = GraphTraining(ADAM)
             session.run(v1.global_variables_initializer())
-            training.step(session, [1.0, 1.0])
+            training.step([1.0, 1.0])
             checkpoint = v1.train.Checkpoint(optimizer=training.opt, step=training.global_step, **training.by_name)
             path = checkpoint.save(str(self.folder / "object"), session=session)
-            expected = state_of(training, session)
+            expected = training.values()
         with graph(), v1.Session() as session:
             training = GraphTraining(ADAM)
             v1.train.Saver().restore(session, path)
-            assert_state(state_of(training, session), expected, exact=True)
+            assert_state(training.values(), expected, exact=True)
 
     def test_restore_managers_of_contrib(self) -> None:
         def build(scaled: bool) -> tuple[Any, Any]:
@@ -416,17 +247,17 @@ class TestHostileState(InFolder):
             saver = v1.train.Saver()
             session.run(v1.global_variables_initializer())
             session.run(checkpoint.save_counter.initializer)
-            training.step(session, [1.0, 1.0])
-            before = state_of(training, session)
+            training.step([1.0, 1.0])
+            before = training.values()
             (variable,) = (each for each in v1.global_variables() if each.op.name == name)
             good = session.run(variable)
             variable.load(value, session)
             path = saver.save(session, str(self.folder / "saver"))
             object_path = checkpoint.save(str(self.folder / "object"), session=session)
             variable.load(good, session)
-            training.step(session, [1.0, 1.0])
-            training.step(session, [1.0, float("nan")])
-            now = state_of(training, session)
+            training.step([1.0, 1.0])
+            training.step([1.0, float("nan")])
+            now = training.values()
             assert now["gs"] != before["gs"]
             with pytest.raises(mpls.errors.SavedStateError) as caught:
                 saver.restore(session, path)
@@ -435,7 +266,7 @@ class TestHostileState(InFolder):
                 checkpoint.restore(object_path).run_restore_ops(session)
             with pytest.raises(mpls.errors.SavedStateError, match=f"{object_path}: optimizer/loss_scale/{name}/"):
                 saver.restore(session, object_path)
-            assert_state(state_of(training, session), now, exact=True)
+            assert_state(training.values(), now, exact=True)
 
     @parameterized.expand([("current_loss_scale", 0.0, 16.0), ("good_steps", 3, 1)])
     def test_of_a_loss_scale_of_tensorflow_too(self, name: str, value: float, good: float) -> None:
@@ -460,7 +291,7 @@ class TestObjectBased:
             checkpoint = v1.train.Checkpoint(optimizer=training.opt, step=training.global_step, **training.by_name)
             session.run(v1.global_variables_initializer())
             checkpoint.restore(artefact.prefix).assert_consumed().run_restore_ops(session)
-            assert_goes_on(training, session)
+            assert_goes_on(training)
 
     @parameterized.expand([("before",), ("after",), ("partly",)])
     def test_into_eager_mode(self, when: str) -> None:

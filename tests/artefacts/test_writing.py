@@ -75,9 +75,9 @@ def state_of(optimizer: Any) -> tuple[Any, ...]:
 
 
 class WritingTestCase(InFolder, unittest.TestCase):
-    def assert_trains_on_alike(self, model: Any, loaded: Any) -> None:
+    def assert_trains_on_alike(self, model: Any, loaded: Any, state_of: Any = state_of) -> None:
         # A fixed scale does not skip the step, nor one that is disabled.
-        skips = model.optimizer.dynamic and model.optimizer.get_config().get("enabled", True)
+        skips = loaded.optimizer.dynamic and loaded.optimizer.get_config().get("enabled", True)
         overflow = np.inf if skips else 4.0
         for value in (3.0, overflow, 2.0, 1.0, 1.0):
             for each in (model, loaded):
@@ -118,11 +118,8 @@ class GraphTest(WritingTestCase):
         with behaving_as("2.3"), tf.Graph().as_default():
             scale = mpls.experimental.DynamicLossScale(8, 2)
             scale()
-            model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1, kernel_initializer="ones")])
-            model.compile(mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), scale), "mse")
-            for value in (1.0, 1.0, 1.0):
-                model.train_on_batch(np.full([1, 1], value), np.ones([1, 1]))
-            found = model.optimizer.state_dict()
+            optimizer = mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(0.25), scale)
+            found = small_model(tf_keras, optimizer).optimizer.state_dict()
         self.assertEqual((found["scale"], found["good_steps"]), (16.0, 1))
 
     def test_a_model_of_a_graph(self) -> None:
@@ -133,11 +130,10 @@ class GraphTest(WritingTestCase):
         path = self.folder / "model.h5"
         expected = {"scale": 8.0, "good_steps": 1, "applied_steps": 3, "skipped_steps": 1}
         with tf.Graph().as_default():
-            model = tf_keras.Sequential([tf_keras.Input([1]), tf_keras.layers.Dense(1, kernel_initializer="ones")])
             optimizer = Ours(tf_keras.optimizers.legacy.SGD(0.25), count_steps=True, **SCALES["dynamic"])
-            model.compile(optimizer, "mse")
-            for value in (1.0, 1.0, np.inf, 1.0):
-                model.train_on_batch(np.full([1, 1], value), np.ones([1, 1]))
+            model = small_model(tf_keras, optimizer, steps=2)
+            for value in (np.inf, 1.0):
+                model.train_on_batch(*batch(value))
             self.assertEqual(state(model), expected)
             model.save(path)
         self.assertEqual(state(mpls.keras.load_model(path)), expected)
@@ -343,3 +339,11 @@ class AtomicSavingTest(WritingTestCase):
         loaded.optimizer.build(loaded.trainable_variables)
         loaded.load_weights(path)
         self.assertEqual(state_of(loaded.optimizer), state_of(model.optimizer))
+
+    def test_an_older_file_of_a_fixed_scale_over_keras_3(self) -> None:
+        fixed: dict[str, Any] = {"dynamic": False, "initial_scale": 12.0}
+        model, again = (trained_model("keras3", steps=steps, **fixed) for steps in (2, 1))
+        inner = model.optimizer.inner_optimizer
+        store = {str(i): v.numpy() for i, v in enumerate([*model.optimizer._variables, *inner.variables])}
+        again.optimizer.load_own_variables(store)
+        self.assertEqual(state_of(again.optimizer), state_of(model.optimizer))
