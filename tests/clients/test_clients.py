@@ -12,12 +12,11 @@ import json
 import re
 import subprocess
 import unittest
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from parameterized import parameterized
 
+from tests.golden.replay import named
 from tests.processes import PACKAGE_ROOT, python_path, run_python
 
 from .comparing import differences, differences_from_record
@@ -45,10 +44,6 @@ def run(name: str, *options: str, **settings: str) -> subprocess.CompletedProces
     return run_python("-m", "mpls", "run", *words, str(path), folder=path.parent, environment=settings)
 
 
-def _name(function: Callable[..., None], number: str, case: Any) -> str:
-    return "_".join([function.__name__, *map(str, case.args)]).replace(" ", "_").replace(".", "_")
-
-
 def fails(name: str, done: subprocess.CompletedProcess[str]) -> bool:
     return bool(done.returncode or differences_from_record(name, done.stdout, PROGRAMS[name].releases[0]))
 
@@ -61,19 +56,19 @@ class ClientsTest(unittest.TestCase):
         found = differences_from_record(name, done.stdout, release or PROGRAMS[name].releases[0])
         self.assertFalse(found, "\n".join(["", *found, done.stderr[-1000:]]))
 
-    @parameterized.expand(FIRST, name_func=_name)
+    @parameterized.expand(FIRST, name_func=named)
     @pytest.mark.default_run("each value", by=lambda name: (PROGRAMS[name].options, PROGRAMS[name].folder), rest="full")
     def test_the_first_try(self, name: str) -> None:
         self.succeeds(name)
 
-    @parameterized.expand(HINTED, name_func=_name)
+    @parameterized.expand(HINTED, name_func=named)
     def test_the_hint_is_followed(self, name: str) -> None:
         first = run(name)
         self.assertTrue(fails(name, first), "it needs no hint any more")
         self.assertIn(HINTED[name], first.stderr)
         self.succeeds(name, HINTED[name])
 
-    @parameterized.expand(UNTOLD, name_func=_name)
+    @parameterized.expand(UNTOLD, name_func=named)
     @pytest.mark.default_run("one case", rest="full")
     def test_what_nothing_tells(self, name: str) -> None:
         first = run(name)
@@ -82,14 +77,14 @@ class ClientsTest(unittest.TestCase):
         self.assertNotEqual(named, list(PROGRAMS[name].options))
         self.succeeds(name, *PROGRAMS[name].options)
 
-    @parameterized.expand(CANNOT, name_func=_name)
+    @parameterized.expand(CANNOT, name_func=named)
     @pytest.mark.default_run("one case", rest="full")
     def test_what_cannot_run(self, name: str) -> None:
         done = run(name, *PROGRAMS[name].options)
         self.assertEqual(done.returncode, 1)
         self.assertIn(CANNOT[name], done.stderr)
 
-    @parameterized.expand(ON_EITHER_KERAS, name_func=_name)
+    @parameterized.expand(ON_EITHER_KERAS, name_func=named)
     @pytest.mark.default_run("each value", by=lambda name, release, keras: (keras,), rest="long")
     def test_every_release_on_either_keras(self, name: str, release: str, keras: str) -> None:
         options = [option for option in PROGRAMS[name].options if option in ("--v1", "--contrib")]

@@ -22,8 +22,15 @@ from .checks import (
 )
 from .hosts import HOSTS
 from .scenarios import Scenario
-from .setups import SETUPS, Setup
+from .setups import GIVEN_UP, SETUPS, Setup
 from .training import Training
+
+
+def _overflows(scenario: Scenario, taken: list[bool]) -> dict[str, tuple[int, int]]:
+    """Return the overflows of each variable, and the last step with one, as the steps of a scenario make them."""
+    bad = [number for number, is_applied in enumerate(taken, start=1) if not is_applied]
+    terms = scenario.at or tuple(SETUPS[scenario.setup].terms[:1])
+    return {term: (len(bad), bad[-1]) for term in terms} if bad else {}
 
 
 class CellCase(unittest.TestCase):
@@ -99,7 +106,32 @@ class CellCase(unittest.TestCase):
         self.assertEqual(has_nan, "n" in scenario.steps and not scaled.setup.scaling.skips)
 
     def check_options_after(self, scaled: Training, scenario: Scenario, index: int) -> None:
-        """Look at what options show after a step; a suite without them has nothing to look at."""
+        """Require what options show after a step to be what the steps of a scenario make of it."""
+        what = f"after step {index} ({scenario.steps[index]!r})"
+        options = scaled.setup.scaling.options
+        taken = [scenario.is_applied(number) for number in range(index + 1)]
+        if scaled.opt._options.needs_record:
+            extras = scaled.state().extras
+            counts = {
+                "applied_steps": sum(taken),
+                "skipped_steps": len(taken) - sum(taken),
+                "consecutive_skips": taken[::-1].index(True) if any(taken) else len(taken),
+            }
+            for name, count in counts.items():
+                assert_scalar({name: extras[name]}, count, f"{what}: {name}")
+        if options.get("track_overflows"):
+            self.assertEqual(scaled.overflows(), _overflows(scenario, taken), what)
+        if index == len(scenario.steps) - 1 and "max_consecutive_skips" in options:
+            self.check_giving_up(scaled, scenario, counts["consecutive_skips"])
+
+    def check_giving_up(self, scaled: Training, scenario: Scenario, in_a_row: int) -> None:
+        GIVEN_UP.clear()
+        scaled.check_skips()
+        self.assertEqual([stuck.consecutive_skips for stuck in GIVEN_UP], [in_a_row] if scenario.gives_up else [])
+        for stuck in GIVEN_UP:
+            variables = [name.rpartition("/")[2] for name in stuck.variables]
+            self.assertEqual(variables, list(scenario.at or scaled.setup.terms[:1]))
+            self.assertEqual(len(stuck.recent_scales), in_a_row)
 
     def check_first_step(self, setup: str) -> None:
         scaled, new = self.scaled(setup), self.control(setup).state()

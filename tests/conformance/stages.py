@@ -5,7 +5,6 @@ A new mode is one more entry in `MODES`.
 
 from __future__ import annotations
 
-import abc
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -24,55 +23,70 @@ v1 = tf.compat.v1
 Factors = Sequence[Sequence[float]]
 
 
-class Stage(abc.ABC):
-    """Where one training runs; its variables are made, read and set inside `scope`.
+class Stage:
+    """Where one training runs; its variables are made, read and set inside `scope`. This one is in eager mode.
 
     Attributes:
         creates_at_first_step: whether optimizers create variables when they take a step, not when it is built.
         ulps: by how many last bits a scaled training may differ from its control.
         session: the session of a graph; None elsewhere.
+
+    Args:
+        devices: the strategy.
+        compiled: what makes a function of a step; None for none.
     """
 
-    creates_at_first_step: bool
+    creates_at_first_step = True
     ulps: int
     session: Any = None
 
-    def __init__(self, devices: Devices) -> None:
+    def __init__(self, devices: Devices, compiled: Callable[[Any], Any] | None = None) -> None:
         self.devices = devices
-        self.ulps = devices.ulps
+        self.ulps = devices.ulps if compiled else 0
         self.replicas = devices.replicas
         self.strategy = devices.make() if devices.make else None
+        self._compiled = compiled or (lambda fn: fn)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
         with self.strategy.scope() if self.strategy else contextlib.nullcontext():
             yield
 
-    @abc.abstractmethod
     def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
         """Return what takes a step, given what one replica does with its factors."""
 
-    @abc.abstractmethod
+        def step(*factors: Any) -> None:
+            self._run(replica_fn, factors)
+
+        compiled = self._compiled(step)
+
+        def run(factors: Factors) -> None:
+            compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
+
+        return run
+
     def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
         """Return for each variable its values on all replicas."""
+        return {key: [part.numpy() for part in self.components(variable)] for key, variable in variables.items()}
 
-    @abc.abstractmethod
     def write(self, variable: Any, value: Any) -> None:
         """Set a variable on all replicas."""
+        for part in self.components(variable):
+            part.assign(value)
 
-    @abc.abstractmethod
     def save(self, path: str, **trackables: Any) -> str:
         """Save as users of this mode do; return the path to restore from."""
+        return tf.train.Checkpoint(**trackables).save(path)
 
-    @abc.abstractmethod
     def restore(self, path: str, **trackables: Any) -> None:
-        """Restore what `save` saved."""
+        """Restore what `save` saved; what the optimizer creates at the first step is restored then."""
+        self._status = tf.train.Checkpoint(**trackables).restore(path)
 
-    @abc.abstractmethod
     def assert_restored(self) -> None:
         """Require all of the checkpoint to have been restored."""
+        self._status.assert_consumed()
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:
         """Free what the training holds."""
 
     def components(self, variable: Any) -> list[Any]:
@@ -97,44 +111,7 @@ def _as_function(replica_fn: Callable[[Any], Any]) -> Any:
     return run
 
 
-class EagerStage(Stage):
-    creates_at_first_step = True
-
-    def __init__(self, devices: Devices, compiled: Callable[[Any], Any] | None = None) -> None:
-        super().__init__(devices)
-        self.ulps = devices.ulps if compiled else 0
-        self._compiled = compiled or (lambda fn: fn)
-
-    def step(self, replica_fn: Callable[[Any], Any], terms: int) -> Callable[[Factors], None]:
-        def step(*factors: Any) -> None:
-            self._run(replica_fn, factors)
-
-        compiled = self._compiled(step)
-
-        def run(factors: Factors) -> None:
-            compiled(*(tf.constant(numbers, tf.float32) for numbers in factors))
-
-        return run
-
-    def read(self, variables: dict[str, Any]) -> dict[str, list[np.ndarray]]:
-        return {key: [part.numpy() for part in self.components(variable)] for key, variable in variables.items()}
-
-    def write(self, variable: Any, value: Any) -> None:
-        for part in self.components(variable):
-            part.assign(value)
-
-    def save(self, path: str, **trackables: Any) -> str:
-        return tf.train.Checkpoint(**trackables).save(path)
-
-    def restore(self, path: str, **trackables: Any) -> None:
-        # What the optimizer creates at the first step is restored then.
-        self._status = tf.train.Checkpoint(**trackables).restore(path)
-
-    def assert_restored(self) -> None:
-        self._status.assert_consumed()
-
-
-class XlaStage(EagerStage):
+class XlaStage(Stage):
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices, functools.partial(tf.function, jit_compile=True))
         # It fuses the operations of two programs in two ways, which round differently.
@@ -146,10 +123,10 @@ class GraphStage(Stage):
 
     def __init__(self, devices: Devices, control_flow_v2: bool) -> None:
         super().__init__(devices)
+        self.ulps = devices.ulps
         self._control_flow_v2 = control_flow_v2
         self._graph = tf.Graph()
         self._session: Any = None
-        self._initialized: set[str] = set()
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -195,7 +172,7 @@ class GraphStage(Stage):
 MODES: dict[str, Callable[[Devices], Stage]] = {
     "graph_cf1": functools.partial(GraphStage, control_flow_v2=False),
     "graph_cf2": functools.partial(GraphStage, control_flow_v2=True),
-    "eager": EagerStage,
-    "function": functools.partial(EagerStage, compiled=tf.function),
+    "eager": Stage,
+    "function": functools.partial(Stage, compiled=tf.function),
     "xla": XlaStage,
 }

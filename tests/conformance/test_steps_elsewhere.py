@@ -22,7 +22,7 @@ from tests.processes import ROOT, process_environment, run_python
 from .devices import DEVICES, tf_variable
 from .hosts import HOSTS, Host
 from .setups import Scaling, Setup, Term
-from .stages import EagerStage
+from .stages import Stage
 from .training import Training as ScaledTraining
 
 # Stacked ones, those that are read by sums, of several shapes and dtypes.
@@ -48,7 +48,7 @@ class Training(ScaledTraining):
     """A training that takes steps with one factor for all terms, which is a variable."""
 
     def __init__(self, host: Host, terms: dict[str, Term]) -> None:
-        super().__init__(host, EagerStage(DEVICES["one"]), Setup("", terms, "sgd", SCALING), is_scaled=True)
+        super().__init__(host, Stage(DEVICES["one"]), Setup("", terms, "sgd", SCALING), is_scaled=True)
         host.build(self.opt, list(self.variables.values()))
         self.factor = tf.Variable(1.0)
         host.scale(self.opt)
@@ -82,9 +82,6 @@ def devices_with_kernel(op: str) -> set[str]:
     return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
 
 
-FAMILIES = [(name,) for name in ("v1", "keras_legacy", "keras_new", "keras3", "keras3_apply")]
-
-
 class TracedFirst(unittest.TestCase):
     """Each step is traced by itself, or by what XLA compiles, and then runs in another place."""
 
@@ -94,7 +91,7 @@ class TracedFirst(unittest.TestCase):
         with self.subTest(where):
             training.assert_same(twin.values())
 
-    @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
+    @parameterized.expand([(family, terms) for family in HOSTS for terms in SETS])
     @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix
     def test_by_itself(self, family: str, terms: str) -> None:
@@ -114,7 +111,7 @@ class TracedFirst(unittest.TestCase):
             self._check(training, twin, tf.function(lambda: concrete(), autograph=False), "on another device")
 
     @parameterized.expand(
-        [(family, terms, xla) for (family,) in FAMILIES for terms in ("many", "many_large") for xla in (False, True)]
+        [(family, terms, xla) for family in HOSTS for terms in ("many", "many_large") for xla in (False, True)]
     )
     @pytest.mark.default_run("each value", rest="full")
     @pytest.mark.matrix
@@ -150,7 +147,7 @@ class TracedFirst(unittest.TestCase):
 class EveryOp(unittest.TestCase):
     """What goes into the graph of a function has a kernel wherever the graph may come."""
 
-    @parameterized.expand([(family, terms) for (family,) in FAMILIES for terms in SETS])
+    @parameterized.expand([(family, terms) for family in HOSTS for terms in SETS])
     @pytest.mark.default_run("each value")
     def test_compiles(self, family: str, terms: str) -> None:
         # XLA registers its kernels when it is used first.
@@ -171,9 +168,9 @@ import tensorflow as tf
 
 tf.config.optimizer.set_jit("autoclustering")
 from conformance.hosts import HOSTS
-from conformance.test_steps_elsewhere import FAMILIES, TERMS, Training, train
+from conformance.test_steps_elsewhere import TERMS, Training, train
 
-for (family,) in FAMILIES:
+for family in HOSTS:
     training, twin = (Training(HOSTS[family], TERMS) for _ in range(2))
     train(training, tf.function(training.take_step, autograph=False))
     train(twin, twin.take_step)
@@ -189,4 +186,4 @@ def test_steps_that_tensorflow_clusters() -> None:
     )
     done = run_python("-c", CLUSTERED, environment=clustering)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == [word for (family,) in FAMILIES for word in (family, "trained")]
+    assert done.stdout.split() == [word for family in HOSTS for word in (family, "trained")]

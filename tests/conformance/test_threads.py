@@ -22,7 +22,6 @@ from .hosts import HOSTS, Host
 from .setups import Scaling, Term
 
 THREADS, STEPS, GROWTH_STEPS = 4, 60, 50
-FAMILIES = ("v1", "keras_legacy", "keras_new", "keras3", "keras3_apply")
 
 
 def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
@@ -43,18 +42,12 @@ def step_of(host: Host, opt: Any) -> Callable[[], Any]:
     variables = [host.make_variable(Term([1.0, 2.0, 3.0]), f"variable{index}") for index in range(3)]
     host.build(opt, variables)
 
+    def loss() -> Any:
+        return tf.add_n([tf.reduce_sum(tf_variable(each)) for each in variables]) * 1e-3
+
     def step() -> None:
-        grads = [tf.constant([1e-3] * 3)] * len(variables)
-        if host.name == "keras3_apply":
-            opt.scale_loss(tf.constant(1.0))
-            opt.apply([grad * host.scale(opt) for grad in grads], variables)
-            return
-        if host.name == "v1":
-            opt.compute_gradients(lambda: tf.reduce_sum(variables[0]), variables[:1])
-        else:
-            opt.get_scaled_loss(tf.constant(1.0))
-            grads = opt.get_unscaled_gradients([grad * opt.loss_scale for grad in grads])
-        opt.apply_gradients(list(zip(grads, variables, strict=True)))
+        grads = host.gradients(opt, loss, variables, is_scaled=True)
+        host.apply(opt, list(zip(grads, variables, strict=True)), None)
 
     return step
 
@@ -62,7 +55,7 @@ def step_of(host: Host, opt: Any) -> Callable[[], Any]:
 class OneOptimizerTest(unittest.TestCase):
     """What each thread counts is in the count, and the scale has grown as often as it should."""
 
-    @parameterized.expand(FAMILIES)
+    @parameterized.expand(HOSTS)
     @pytest.mark.default_run("one case")
     def test_no_step_is_lost_in_eager_mode(self, family: str) -> None:
         host = HOSTS[family]
@@ -75,7 +68,7 @@ class OneOptimizerTest(unittest.TestCase):
         self.assertEqual((good, scale), (taken % GROWTH_STEPS, 8.0 * 2 ** (taken // GROWTH_STEPS)))
 
     # Functions that come to the growth together may both double the scale, as with the originals.
-    @parameterized.expand(FAMILIES)
+    @parameterized.expand(HOSTS)
     @pytest.mark.default_run("one case")
     def test_no_step_of_a_function_is_lost_below_the_growth(self, family: str) -> None:
         host = HOSTS[family]

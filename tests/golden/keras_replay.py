@@ -114,7 +114,7 @@ class Subject:
     def state(self, optimizer: Any) -> list[Any]:
         """Return the scale and the good steps."""
         counter = self.counter_of(optimizer)
-        return [np.asarray(self.scale_of(optimizer)), None if counter is None else np.asarray(counter)]
+        return [self.scale_of(optimizer).numpy(), None if counter is None else counter.numpy()]
 
     def class_name(self, optimizer: Any) -> str:
         """Return the name of a wrapper's class, by which files say what to load."""

@@ -14,7 +14,6 @@ decimals of the recorded value, non-finite ones the strings "nan", "inf", "-inf"
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import pathlib
 import re
@@ -24,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from parameterized import parameterized
+
+from tests.conformance.devices import mirrored
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -172,16 +173,8 @@ def describe_gradients(grads: list[Any] | None) -> list[Any] | None:
     ]
 
 
-class _Replicas(tf.distribute.MirroredStrategy):
-    # As in TensorFlow's own tests: strategies of one process get the same keys for their collective ops, which are then
-    # taken for each other.
-    _collective_key_base = 100_000
-
-
-@functools.cache
-def two_replicas() -> tf.distribute.MirroredStrategy:
-    """Return a strategy over two devices, the same one for all replays."""
-    return _Replicas(["/cpu:0", "/cpu:1"])
+# One strategy over two devices, for all replays.
+two_replicas = mirrored
 
 
 def replica_id() -> int:

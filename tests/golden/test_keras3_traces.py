@@ -6,9 +6,7 @@ Where mpls does something else on purpose, a row of a table says what and why.
 from __future__ import annotations
 
 import copy
-import functools
 import unittest
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -21,10 +19,8 @@ import mpls.v1
 
 from . import replay
 from .keras_replay import CLIPPING, Difference, Keras3Subject, error, plain_path, spread_of
-from .test_keras_facts import FACTS as FACTS_OF_OLDER_CODE
-from .test_keras_facts import assert_as_recorded, attempt, describe, make
-from .test_keras_fit import assert_fit
-from .test_keras_fit import fit as train
+from .test_keras_facts import FACTS, assert_as_recorded, attempt
+from .test_keras_fit import assert_fit, fit
 from .test_keras_traces import assert_states, states_of, trace_of
 
 RECORDED = replay.load("C_keras3")
@@ -35,8 +31,6 @@ RIGHT = "tf22:exp"
 
 NATIVE = Keras3Subject("native", "keras3", RELEASE)
 OURS = Keras3Subject("keras", "keras3", RELEASE)
-
-Args = dict[str, Any]
 
 pytestmark = [
     # Variables without gradients, configs with a decay of 0, and gradients of an unscaled loss are part of the record.
@@ -116,26 +110,6 @@ class RecordedTracesTest(unittest.TestCase):
             np.testing.assert_equal({key: value for key, value in mine.items() if not is_untracked(key)}, yours)
 
 
-def fit(case_id: str, subject: Keras3Subject | None) -> tuple[dict[str, Any], Any]:
-    """Train as a case says; without a subject, with the optimizer as it is and no loss scale."""
-    spec = SPECS["C_fit"][case_id]["spec"]
-
-    def make_optimizer() -> Any:
-        optimizer = getattr(keras.optimizers, spec["opt"][0])(**spec["opt"][1])
-        if subject is not None and "auto" not in spec["loss_scale"]:
-            return subject.wrap(optimizer, spec["loss_scale"])
-        return mpls.keras.LossScaleOptimizer(optimizer) if subject == OURS else optimizer
-
-    def read(optimizer: Any) -> list[Any] | None:
-        if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-            return None
-        held = subject or NATIVE
-        values = (held.scale_of(optimizer), held.counter_of(optimizer), optimizer.iterations)
-        return [np.asarray(value) for value in values]
-
-    return train(keras, spec, make_optimizer, read)
-
-
 FITS = [(case_id,) for case_id in RECORDED if case_id in SPECS["C_fit"]]
 # In the matrix, and one of the others.
 FEW = ("C.fit.jit", "C.fit.strategy", "C.fit.bad_batch", "C.fit.auto_wrap")
@@ -149,23 +123,14 @@ class RecordedFitsTest(unittest.TestCase):
         expected = replay.recorded_as(RECORDED[case_id], RELEASE)
         if replay.is_error(expected):
             # Keras adds a float16 activity loss to a float32 one, whatever the optimizer.
-            for subject in (OURS, None):
+            for is_scaled in (True, False):
                 with pytest.raises(TypeError, match="float16"):
-                    fit(case_id, subject)
+                    fit(case_id, OURS, is_scaled)
             return
         result, model = fit(case_id, OURS)
         assert_fit(result, expected)
         assert mpls.keras.LossScaleOptimizer in type(model.optimizer).__mro__
         assert not isinstance(model.optimizer.inner_optimizer, keras.optimizers.LossScaleOptimizer)
-
-
-def scaled_loss(subject: Keras3Subject, args: Args) -> Any:
-    _, optimizer = make(subject, args)
-
-    def scaled(literal: Any) -> Any:
-        return describe(optimizer.scale_loss(replay.tensor(literal)))
-
-    return {name: attempt(functools.partial(scaled, literal)) for name, literal in args["losses"].items()}
 
 
 def without_numbers(result: Any) -> Any:
@@ -178,12 +143,6 @@ def without_numbers(result: Any) -> Any:
     if isinstance(result, list):
         return [without_numbers(value) for value in result]
     return plain_path(result) if isinstance(result, str) else result
-
-
-FACTS: dict[str, Callable[[Any, Args], Any]] = {
-    **FACTS_OF_OLDER_CODE,
-    "scaled_loss": scaled_loss,
-}
 
 
 FACT_DIFFERENCES: tuple[Difference, ...] = (

@@ -98,15 +98,18 @@ def make(subject: Subject, args: Args, loss_scale: Any = None) -> tuple[Any, Any
 
 def scaled_loss(subject: Subject, args: Args) -> Any:
     _, optimizer = make(subject, args)
+    is_keras_3 = subject.family == "keras3"
+    scale = optimizer.scale_loss if is_keras_3 else optimizer.get_scaled_loss
     result = {}
     for name, literal in args["losses"].items():
 
         def of_callable(literal: Any = literal) -> list[Any]:
-            scaled = optimizer.get_scaled_loss(lambda: replay.tensor(literal))
+            scaled = scale(lambda: replay.tensor(literal))
             return [callable(scaled), describe(scaled())]
 
-        result[name] = attempt(lambda literal=literal: describe(optimizer.get_scaled_loss(replay.tensor(literal))))
-        result[f"{name}/callable"] = attempt(of_callable)
+        result[name] = attempt(lambda literal=literal: describe(scale(replay.tensor(literal))))
+        if not is_keras_3:
+            result[f"{name}/callable"] = attempt(of_callable)
     return result
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import unittest
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,8 +49,8 @@ def arrays(nested: Any) -> list[np.ndarray]:
 def wrapped(subject: Subject, spec: dict[str, Any]) -> Any:
     inner, loss_scale = subject.inner(*spec["opt"]), spec["loss_scale"]
     if "auto" in loss_scale:
-        # compile() wraps it, in tf_keras' own class.
-        return inner
+        # The compile() of tf_keras wraps it, in tf_keras' own class.
+        return inner if subject.framework is tf_keras else subject.wrap(inner, {"default": 1})
     if "policy" in loss_scale:
         # The experimental policy made compile() wrap the optimizer with the loss scale that it carried.
         carried = loss_scale["policy"]
@@ -60,13 +58,9 @@ def wrapped(subject: Subject, spec: dict[str, Any]) -> Any:
     return subject.wrap(inner, loss_scale)
 
 
-def fit(
-    framework: Any, spec: dict[str, Any], make_optimizer: Callable[[], Any], read: Callable[[Any], list[Any] | None]
-) -> tuple[dict[str, Any], Any]:
-    """Train as the case says; return what it recorded, and the model.
-
-    `read` returns what is noted of the optimizer after every batch; None notes nothing.
-    """
+def fit(case_id: str, subject: Subject, is_scaled: bool = True) -> tuple[dict[str, Any], Any]:
+    """Train as the case says, or without a loss scale; return what the case recorded, and the model."""
+    framework, spec = subject.framework, CASES[case_id]["spec"]
     with contextlib.ExitStack() as stack:
         stack.enter_context(global_policy(framework, spec.get("policy", "mixed_float16")))
         if spec.get("strategy"):
@@ -74,12 +68,13 @@ def fit(
         model = build_model(framework, spec)
         settings = {"jit_compile": spec["jit"]} if "jit" in spec else {}
         metrics = spec.get("metrics", [])
-        model.compile(make_optimizer(), spec["loss"], metrics=metrics, run_eagerly=spec.get("eager", False), **settings)
+        optimizer = wrapped(subject, spec) if is_scaled else subject.inner(*spec["opt"])
+        model.compile(optimizer, spec["loss"], metrics=metrics, run_eagerly=spec.get("eager", False), **settings)
     batches: list[Any] = []
 
     def note(batch: int, logs: Any) -> None:
-        values = read(model.optimizer)
-        batches.extend([] if values is None else [values])
+        if hasattr(model.optimizer, "inner_optimizer"):
+            batches.append([*subject.state(model.optimizer), model.optimizer.iterations.numpy()])
 
     weights = spec.get("class_weight")
     history = model.fit(
@@ -93,14 +88,6 @@ def fit(
         sample_weight=None if "sample_weight" not in spec else np.array(spec["sample_weight"], np.float32),
     )
     return {"history": history.history, "batches": batches, "weights": model.get_weights()}, model
-
-
-def state_of(optimizer: Any) -> list[Any] | None:
-    """Return the loss scale, the good steps and the iterations of a wrapper."""
-    if not isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer):
-        return None
-    counter = optimizer.dynamic_counter
-    return [optimizer.loss_scale.numpy(), None if counter is None else counter.numpy(), optimizer.iterations.numpy()]
 
 
 def assert_fit(result: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -136,8 +123,7 @@ class RecordedFitTest(unittest.TestCase):
     @parameterized.expand(replays(OURS), name_func=replay.named)
     @pytest.mark.default_run("one case", by=lambda case_id, subject: (case_id if case_id in FEW else "", subject.name))
     def test_it_trains_as_recorded(self, case_id: str, subject: Subject) -> None:
-        spec = CASES[case_id]["spec"]
-        result, model = fit(tf_keras, spec, functools.partial(wrapped, subject, spec), state_of)
+        result, model = fit(case_id, subject)
         assert_fit(result, replay.recorded_as(CASES[case_id], subject.release))
         assert isinstance(model.optimizer, mpls.keras.LossScaleOptimizer)
         assert not isinstance(model.optimizer.inner_optimizer, mpls.keras.LossScaleOptimizer)
