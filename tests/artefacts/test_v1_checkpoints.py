@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -205,8 +205,7 @@ class TestKindsOfSavers(InFolder):
     def test_restore_managers_of_contrib(self) -> None:
         def build(scaled: bool) -> tuple[Any, Any]:
             weight = v1.get_variable("w", initializer=1.0, use_resource=True)
-            opt = manager = None
-            opt = v1.train.AdamOptimizer()
+            opt, manager = v1.train.AdamOptimizer(), None
             if scaled:
                 manager = mpls.contrib.ExponentialUpdateLossScaleManager(64.0, 2)
                 opt = mpls.contrib.LossScaleOptimizer(opt, manager)
@@ -318,30 +317,26 @@ class TestObjectBased:
         assert opt.state_dict()["scale"] == state["scale"] / 2
         assert int(step.numpy()) == state["gs"]
 
-    def adam(self, wrap: Any) -> tuple[Any, Any, Any]:
-        """Return a variable, its optimizer without and with scaling."""
-        inner = v1.train.AdamOptimizer(0.5)
-        return v1.Variable([1.0, 2.0], name="w", use_resource=True), inner, wrap(inner, "dynamic")
-
-    def assert_restored(self, path: str, inner: Any, weight: Any, read: Callable[[Any], Any]) -> None:
-        reader = tf.train.load_checkpoint(path)
-        for slot in ("m", "v"):
-            key = f"w/.OPTIMIZER_SLOT/opt/{slot}/.ATTRIBUTES/VARIABLE_VALUE"
-            assert np.array_equal(read(inner.get_slot(weight, slot)), reader.get_tensor(key))
-        for power in ("beta1_power", "beta2_power"):
-            (variable,) = (each for each in inner.variables() if power in each.name)
-            assert read(variable) == reader.get_tensor(f"opt/{power}/.ATTRIBUTES/VARIABLE_VALUE")
-
     def test_of_the_wrapped_optimizer_alone_goes_into_the_wrapper(self, tmp_path: pathlib.Path) -> None:
-        weight, _, opt = self.adam(bare)
+        def adam(wrap: Any) -> tuple[Any, Any, Any]:
+            inner = v1.train.AdamOptimizer(0.5)
+            return v1.Variable([1.0, 2.0], name="w", use_resource=True), inner, wrap(inner, "dynamic")
+
+        weight, _, opt = adam(bare)
         opt.minimize(lambda: tf.reduce_sum(weight * weight), var_list=[weight])
         path = tf.train.Checkpoint(opt=opt, w=weight).save(str(tmp_path / "bare"))
+        reader = tf.train.load_checkpoint(path)
         for is_built in (False, True):
-            weight, inner, opt = self.adam(ours)
+            weight, inner, opt = adam(ours)
             opt.compute_gradients(lambda: tf.reduce_sum(weight), [weight])  # noqa: B023
             if is_built:
                 opt.apply_gradients([(tf.zeros_like(weight), weight)])
             with pytest.warns(mpls.errors.MplsWarning, match="opt holds no loss scale"):
                 tf.train.Checkpoint(opt=opt, w=weight).restore(path).expect_partial()
             opt.apply_gradients([(tf.fill([2], float("nan")), weight)])
-            self.assert_restored(path, inner, weight, lambda each: each.numpy())
+            for slot in ("m", "v"):
+                key = f"w/.OPTIMIZER_SLOT/opt/{slot}/.ATTRIBUTES/VARIABLE_VALUE"
+                assert np.array_equal(inner.get_slot(weight, slot).numpy(), reader.get_tensor(key))
+            for power in ("beta1_power", "beta2_power"):
+                (variable,) = (each for each in inner.variables() if power in each.name)
+                assert variable.numpy() == reader.get_tensor(f"opt/{power}/.ATTRIBUTES/VARIABLE_VALUE")
