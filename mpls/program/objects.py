@@ -581,11 +581,18 @@ def _shared(objects: Objects) -> Iterator[ScaleUse]:
         and not each.call.keywords
         and objects.of(each.node, each.region) == _DYNAMIC_SCALE
     ]
+    is_only = len(survey.called["DynamicLossScale"]) == 1
     for chain in survey.chains if called else ():
         given = [] if chain.call is None else [*chain.call.args[1:2], *(each.value for each in chain.call.keywords)]
-        kept = (each for each in given if not isinstance(each, ast.Call))
-        if any(objects.of(each, chain.region) == _DYNAMIC_SCALE for each in kept):
-            yield from (ScaleUse(Taken.SHARED, chain.call, chain.region, each) for each in called)  # type: ignore[arg-type]
+        for value in given:
+            if isinstance(value, ast.Call) or objects.of(value, chain.region) != _DYNAMIC_SCALE:
+                continue
+            names = chain_of(value)
+            for each in called:
+                # Of several, only the same name is surely the same.
+                is_same = each.names == names and _bound_to(names, each.region) == _bound_to(names, chain.region)
+                if is_only or is_same:
+                    yield ScaleUse(Taken.SHARED, chain.call, chain.region, each)  # type: ignore[arg-type]
 
 
 def _bound_to(names: tuple[str, ...], region: Region) -> list[Binding]:

@@ -348,6 +348,7 @@ AS_OF = [
                     ("class A:\n    def __init__(self): self.s = s\n    def show(self): self.s()\n", "L", "A().show()"),
                 )
             ),
+            f"s, t = {_SCALE}(), {_SCALE}()\no = L(SGD(), s)\ns()",
             "o = L(SGD(), 1)\nisinstance(o.loss_scale, tf.mixed_precision.experimental.DynamicLossScale)",
             "def show(o): o.loss_scale()\nshow(L(SGD(), 1))",
             "from x import get_loss_scale_weights\nget_loss_scale_weights(L(SGD(), 1).loss_scale)",
@@ -458,6 +459,7 @@ AS_OF = [
             "s, n, m = tf.mixed_precision.experimental.DynamicLossScale(), DynamicLossScale(), make()\no = L(SGD(), s)\n"
             "o.get_config()\nL(SGD(), n)\nL(SGD(), m)\nn()\nm()\ndef f(s): s()",
             "s = tf.mixed_precision.experimental.DynamicLossScale()\no = L(SGD(), s)\ns()\nprint(o.loss_scale)",
+            f"s, t = {_SCALE}(), {_SCALE}()\no = L(SGD(), s)\nt()",
             "a0 = L(SGD())\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(9)) + "a9.loss_scale()",
             "s = L(SGD()).loss_scale\ns(1)\na.b.s()\na.s()\nassertIs(s, None)",
             "class A:\n    def run(self, o): o.loss_scale()\nx = make().run\nmake().run(L(SGD()))\nmake().run(x)",
