@@ -236,18 +236,17 @@ class ExponentialUpdateLossScaleManager(LossScaleManager):
         self._decr_every_n_nan_or_inf = to_int(decr_every_n_nan_or_inf, _subject_of("decr_every_n_nan_or_inf"))
         self._incr_ratio = _usable("incr_ratio", incr_ratio)
         if self._incr_ratio < 1:
-            raise _ratio_error("incr_ratio", "be at least 1", incr_ratio, "incr_ratio=2")
+            raise _error("incr_ratio", "be at least 1", incr_ratio, "incr_ratio=2")
         self._decr_ratio = _usable("decr_ratio", decr_ratio)
         if self._decr_ratio > 1:
-            raise _ratio_error("decr_ratio", "be at most 1", decr_ratio, "decr_ratio=0.5")
+            raise _error("decr_ratio", "be at most 1", decr_ratio, "decr_ratio=0.5")
         self._init_loss_scale = _usable("init_loss_scale", init_loss_scale)
         given = {"min_scale": min_scale, "max_scale": max_scale, "consecutive_hysteresis": consecutive_hysteresis}
         self._bounds = checked_settings("ExponentialUpdateLossScaleManager", self._init_loss_scale, given)
         if self._bounds.consecutive_hysteresis and self._decr_every_n_nan_or_inf <= 1:
             constraint = "be left out with a decr_every_n_nan_or_inf of 1, where each such step shrinks the scale"
             advice = "Pass decr_every_n_nan_or_inf=2 with it"
-            subject = _subject_of("consecutive_hysteresis")
-            raise ArgumentValueError(error_text(subject, constraint, consecutive_hysteresis, advice, "contrib"))
+            raise _error("consecutive_hysteresis", constraint, consecutive_hysteresis, advice)
         scale, good_steps = STATE_OF_MANAGERS
         # Not by `__setattr__`, which would track them under these names.
         vars(self).update(
@@ -365,7 +364,7 @@ def _usable(argument: str, value: Any) -> float:
     return to_usable(value, _subject_of(argument))
 
 
-def _ratio_error(argument: str, constraint: str, got: Any, advice: str) -> ArgumentValueError:
+def _error(argument: str, constraint: str, got: Any, advice: str) -> ArgumentValueError:
     return ArgumentValueError(error_text(_subject_of(argument), constraint, got, advice, "contrib"))
 
 

@@ -212,7 +212,8 @@ def _call_unseen_by_traces(create: Callable[[], None]) -> None:
     """Call a function that creates eager variables, while the caller's thread traces a `tf.function`.
 
     A `tf.function` that sees a new variable in its first trace is traced once more, and all that Python code counts in
-    a step is counted twice: weights that Nadam of tf_keras trains are infinite then. It sees those of its own thread.
+    a step is counted twice: weights that Nadam of tf_keras trains are infinite then. Variables of other threads it does
+    not see.
     """
     with ThreadPoolExecutor(1) as other:
         other.submit(create).result()

@@ -122,7 +122,8 @@ class TfKerasMembers(RestorableWithSlots, FamilyMembers):
     def _create_own_weights(self, variables: list[Any]) -> None:
         """Create the state of the loss scale, and what is counted of the variables, with that of the optimizer.
 
-        A `tf.function` that creates variables is traced twice. Creating them before its first call avoids that.
+        Checkpoints have them from then on. Under a strategy, a `tf.function` that creates variables is traced twice:
+        creating them before its first call avoids that.
         """
         if not in_replica_context():
             self._create_state()

@@ -562,7 +562,7 @@ def _called_or_asked(objects: Objects) -> Iterator[ScaleUse]:
         if read.is_set:
             how = Taken.SET if read.name == "_loss_scale" else None
         elif read.call is not None:
-            how = None if read.call.args or read.call.keywords else Taken.CALLED
+            how = Taken.CALLED if _takes_nothing(read.call) else None
         if how is not None:
             yield ScaleUse(how, read.owner, read.region, read)
 
@@ -576,10 +576,7 @@ def _shared(objects: Objects) -> Iterator[ScaleUse]:
     called = [
         each
         for each in survey.chains
-        if each.call is not None
-        and not each.call.args
-        and not each.call.keywords
-        and objects.of(each.node, each.region) == _DYNAMIC_SCALE
+        if _takes_nothing(each.call) and objects.of(each.node, each.region) == _DYNAMIC_SCALE
     ]
     is_only = len(survey.called["DynamicLossScale"]) == 1
     for chain in survey.chains if called else ():
@@ -593,6 +590,11 @@ def _shared(objects: Objects) -> Iterator[ScaleUse]:
                 is_same = each.names == names and _bound_to(names, each.region) == _bound_to(names, chain.region)
                 if is_only or is_same:
                     yield ScaleUse(Taken.SHARED, chain.call, chain.region, each)  # type: ignore[arg-type]
+
+
+def _takes_nothing(call: ast.Call | None) -> bool:
+    """Return whether something is called, and without arguments."""
+    return call is not None and not call.args and not call.keywords
 
 
 def _bound_to(names: tuple[str, ...], region: Region) -> list[Binding]:
@@ -652,7 +654,7 @@ def _called_later(survey: Survey) -> Iterator[ScaleUse]:
     assigned = [each for each in survey.assigned if attribute_of(each.value)[1] == "loss_scale"]
     names = dict.fromkeys(chain_of(each.target)[-1] for each in assigned)
     for chain in (each for name in names for each in survey.called.get(name, ())):
-        if chain.call is None or chain.call.args or chain.call.keywords:
+        if not _takes_nothing(chain.call):
             continue
         bindings = _bound_to(chain.names, chain.region)
         for binding in bindings:
