@@ -11,7 +11,6 @@ import functools
 import json
 import pathlib
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,8 +54,7 @@ subclass = functools.partial(public, cls=Subclass)
 
 def experimental(inner: Any, spec: Spec) -> Any:
     scale = mpls.experimental.DynamicLossScale(8.0, 2) if spec.dynamic else 8.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mpls.errors.MplsDeprecationWarning)
+    with mpls.errors.without_deprecations():
         return mpls.experimental.LossScaleOptimizer(inner, scale)
 
 

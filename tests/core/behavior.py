@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import unittest
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from mpls.core import releases
-from mpls.errors import MplsDeprecationWarning
+from mpls.errors import without_deprecations
 
 
 @contextmanager
@@ -16,8 +15,7 @@ def behaving_as(release: str | None) -> Iterator[None]:
     """Have wrappers that a block makes behave as those of a release, as of today if there is none; without advice."""
     releases.use(releases.behavior_of(release))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MplsDeprecationWarning)
+        with without_deprecations():
             yield
     finally:
         releases.use(releases.ReleaseBehavior())

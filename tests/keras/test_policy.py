@@ -8,7 +8,6 @@ import json
 import pathlib
 import pickle
 import unittest
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ import mpls.experimental
 import mpls.keras
 import mpls.v1
 from mpls.core import releases
-from mpls.errors import MplsDeprecationWarning
+from mpls.errors import without_deprecations
 from mpls.experimental.policy import policy_scope
 from tests.core.own_loss_scale import Counting
 from tests.keras import policy_traces
@@ -54,8 +53,7 @@ def traces_of(framework: Any) -> Any:
         sgd=lambda: framework.optimizers.SGD(0.5),
         v1_optimizer=lambda: tf.compat.v1.train.GradientDescentOptimizer(0.5),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
+    with without_deprecations():
         # What was recorded went through JSON.
         return json.loads(json.dumps(policy_traces.all_traces(api)))
 

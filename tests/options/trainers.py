@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import mpls.contrib
 import mpls.experimental
 import mpls.keras
 import mpls.v1
-from mpls.errors import MplsDeprecationWarning
+from mpls.errors import without_deprecations
 from tests.keras.families import FRAMEWORKS, OPTIMIZERS, SGD
 
 v1 = tf.compat.v1
@@ -51,8 +50,7 @@ def _experimental(initial: float, growth_steps: int, **settings: Any) -> Any:
 
 
 def _experimental_wrapper(loss_scale: Any, **options: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MplsDeprecationWarning)
+    with without_deprecations():
         return mpls.experimental.LossScaleOptimizer(tf_keras.optimizers.legacy.SGD(RATE), loss_scale, **options)
 
 
